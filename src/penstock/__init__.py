@@ -1,0 +1,50 @@
+"""Penstock: elastic, order-preserving stream processing for Python.
+
+>>> import penstock as ps
+>>> flow = ps.Flow("words")
+>>> counts = ps.sinks.collect()
+>>> words = flow.read(ps.sources.items(["to be", "or not to be"])).flat_map(str.split)
+>>> words.key_by(lambda word: word).count().write(counts)
+>>> report = flow.run("sequential")
+>>> counts.items[-2:]
+[('to', 2), ('be', 2)]
+"""
+
+from penstock import engines, sinks, sources, windows
+from penstock.errors import (
+    CheckpointError,
+    FlowError,
+    OperatorError,
+    PenstockError,
+    SinkError,
+    SourceError,
+)
+from penstock.flow import Flow, KeyedStream, Stream
+from penstock.flow.nodes import DeadLetter
+from penstock.observe.report import Report
+from penstock.operators import Operator
+from penstock.operators.windows import WindowResult
+from penstock.runtime.arrivals import Arrivals
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Arrivals",
+    "CheckpointError",
+    "DeadLetter",
+    "Flow",
+    "FlowError",
+    "KeyedStream",
+    "Operator",
+    "OperatorError",
+    "PenstockError",
+    "Report",
+    "SinkError",
+    "SourceError",
+    "Stream",
+    "WindowResult",
+    "engines",
+    "sinks",
+    "sources",
+    "windows",
+]

@@ -1,0 +1,132 @@
+"""`penstock`: run, explain and show flows.
+
+Exit codes: 0 the flow has ended well, 1 it failed while it ran, 2 it can't run or the command is wrong, 130 it was
+stopped with Ctrl-C (once: what was read is let out first; twice: at once).
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+import penstock
+from penstock.cli.load import load_flow
+from penstock.clock import SystemClock
+from penstock.errors import FlowError, PenstockError
+from penstock.flow import Flow
+from penstock.observe.progress import wait_with_progress
+
+_FAILED, _WRONG, _INTERRUPTED = 1, 2, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(penstock.__version__, prog_name="penstock")
+def cli() -> None:
+    """Elastic, order-preserving stream processing.
+
+    A flow is named as module:flow, path/to/file.py:flow, or module:make_flow('x') for a function that makes one.
+    """
+
+
+@cli.command()
+@click.argument("target")
+@click.option("--engine", default="spark", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs the flow.")
+@click.option(
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    envvar="PENSTOCK_OPTION",
+    help="An option of the engine, such as threads=4; may be repeated.",
+)
+@click.option(
+    "--at-end",
+    type=click.Choice(["close", "keep"]),
+    envvar="PENSTOCK_AT_END",
+    help="Flush windows and last words when the sources end, or keep them for a later run.",
+)
+@click.option("--report/--no-report", default=True, envvar="PENSTOCK_REPORT", help="Print the report at the end.")
+def run(target: str, engine: str, options: tuple[str, ...], at_end: Any, report: bool) -> None:
+    """Run a flow to its end."""
+    _run(load_flow(target), engine, dict(_option(option) for option in options), at_end, report)
+
+
+@cli.command()
+@click.argument("target")
+@click.option("--engine", envvar="PENSTOCK_ENGINE", help="Say how this engine runs it.")
+@click.option("--mermaid", is_flag=True, envvar="PENSTOCK_MERMAID", help="Print a Mermaid flowchart instead.")
+def explain(target: str, engine: str | None, mermaid: bool) -> None:
+    """Say what a flow does, without running it."""
+    flow = load_flow(target)
+    click.echo(flow.to_mermaid() if mermaid else flow.explain(engine))
+
+
+@cli.command()
+@click.option("--engine", default="sequential", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs it.")
+@click.option("--clicks", default=50_000, show_default=True, envvar="PENSTOCK_CLICKS", help="How many clicks to make.")
+def demo(engine: str, clicks: int) -> None:
+    """Make click logs, run a flow over them, and show what came out."""
+    from penstock.demo import make_clicks, make_flow, show
+
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+        click.echo(f"writing {clicks:,} clicks as CSV files …")
+        make_clicks(Path(folder, "clicks"), clicks)
+        flow = make_flow(Path(folder, "clicks"), Path(folder, "busy"))
+        click.echo(flow.explain())
+        _run(flow, engine, {}, None, True)
+        click.echo(show(Path(folder, "busy")))
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--option takes NAME=VALUE, not {text!r}")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def _run(flow: Flow, engine: str, options: dict[str, Any], at_end: Any, report: bool) -> None:
+    job = flow.start(engine, at_end=at_end, **options)
+    try:
+        result = wait_with_progress(job, flow.name, SystemClock(), sys.stderr)
+    except KeyboardInterrupt:
+        click.echo("stopping: letting out what was read (Ctrl-C again to stop at once)", err=True)
+        try:
+            job.stop(drain=True)
+        except KeyboardInterrupt:
+            job.stop(drain=False)
+        if report:
+            click.echo(job.wait(), err=True)
+        sys.exit(_INTERRUPTED)
+    if report:
+        click.echo(result, err=True)
+
+
+def main() -> None:
+    """The entry point: turns errors into one clear message and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_INTERRUPTED)
+    except PenstockError as error:
+        if isinstance(error.__cause__, BrokenPipeError):
+            # Whoever read our output has had enough, as `head` does: that is no failure to tell about.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_FAILED)
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(_WRONG if isinstance(error, FlowError) else _FAILED)

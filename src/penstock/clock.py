@@ -1,0 +1,52 @@
+"""The only module that reads the real clock; everything else is given a `Clock`."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from: the machine, a simulation or a test."""
+
+    def now(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's monotonic clock.
+
+    >>> clock = SystemClock()
+    >>> clock.now() <= clock.now()
+    True
+    """
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class FakeClock:
+    """A clock that moves only when it is told to, or slept on.
+
+    >>> clock = FakeClock()
+    >>> clock.sleep(2.5)
+    >>> clock.now()
+    2.5
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds

@@ -1,0 +1,1 @@
+"""Where data enters and leaves: sources and sinks, written once for every engine."""

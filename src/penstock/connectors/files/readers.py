@@ -1,0 +1,190 @@
+"""Sources of line-oriented files: text and JSON lines."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.clock import Clock
+from penstock.connectors.files.discover import Paths, checked_paths, find_files
+from penstock.connectors.files.lines import Limits, parse_lines, read_blocks, size_of
+from penstock.connectors.source import Chunk, Source, Split
+from penstock.schema import Row, Schema, ddl_type
+
+
+class LineFiles(Source):
+    """Files whose lines are tuples; a position counts bytes, decompressed."""
+
+    def __init__(self, paths: Paths, schema: str | None, limits: Limits) -> None:
+        self._paths = checked_paths(self.name, paths)
+        self._limits = limits
+        self.schema = None if schema is None else Schema.parse(schema)
+
+    def splits(self) -> Sequence[Split]:
+        return [Split(path, 0, size_of(path)) for path in find_files(self.name, self._paths)]
+
+    def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
+        for block in read_blocks(split.partition, split.start, split.end, self._limits):
+            yield parse_lines(block, self._parse)
+
+    @abstractmethod
+    def _parse(self, lines: list[bytes]) -> list[Any]:
+        """The values of some lines, all of them or a `ValueError`."""
+
+    def describe(self) -> str:
+        return ", ".join(self._paths)
+
+
+class TextFiles(LineFiles):
+    """Each line is a `str`, without its end."""
+
+    name = "text"
+
+    def __init__(self, paths: Paths, limits: Limits) -> None:
+        super().__init__(paths, None, limits)
+
+    def _parse(self, lines: list[bytes]) -> list[Any]:
+        return [line.rstrip(b"\r\n").decode() for line in lines]
+
+
+class JsonFiles(LineFiles):
+    """Each line is a JSON value; with a schema, an object whose fields are checked and converted."""
+
+    name = "json"
+
+    def __init__(self, paths: Paths, schema: str | None, limits: Limits) -> None:
+        super().__init__(paths, schema, limits)
+        self._convert = None if self.schema is None else row_converter(self.schema)
+
+    def _parse(self, lines: list[bytes]) -> list[Any]:
+        values = [self._value(line) for line in lines if not line.isspace()]
+        return values if self._convert is None else [self._convert(value) for value in values]
+
+    def _value(self, line: bytes) -> Any:
+        if line.count(b"[") + line.count(b"{") > self._limits.nesting and self._depth(line) > self._limits.nesting:
+            raise ValueError(f"nested more than {self._limits.nesting} deep; if right, raise limits=Limits(nesting=…)")
+        try:
+            return json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+
+    @staticmethod
+    def _depth(line: bytes) -> int:
+        depth = deepest = 0
+        in_string = escaped = False
+        for byte in line:
+            if in_string:
+                in_string = escaped or byte != ord('"')
+                escaped = byte == ord("\\") and not escaped
+            elif byte == ord('"'):
+                in_string = True
+            elif byte in b"[{":
+                depth += 1
+                deepest = max(deepest, depth)
+            elif byte in b"]}":
+                depth -= 1
+        return deepest
+
+
+Converter = Callable[[Any], Any]
+
+
+def row_converter(schema: Schema) -> Callable[[Any], Row]:
+    """A function from a parsed JSON object to a row of the schema; fields that the schema lacks are left out."""
+    columns = [(field.name, _converter(field.type), field.nullable) for field in schema.arrow]
+
+    def convert(value: Any) -> Row:
+        if not isinstance(value, dict):
+            raise ValueError(f"expected an object with the fields {', '.join(schema.names)}, found {value!r:.60}")
+        row = {}
+        for name, converter, nullable in columns:
+            field = value.get(name)
+            if field is None and not nullable:
+                raise ValueError(f"column {name!r} is NOT NULL and has no value")
+            try:
+                row[name] = None if field is None else converter(field)
+            except (ValueError, TypeError, InvalidOperation):
+                expected = ddl_type(schema.arrow.field(name).type)
+                raise ValueError(f"column {name!r}: {field!r:.60} is not a {expected}") from None
+        return row
+
+    return convert
+
+
+def _converter(kind: pa.DataType) -> Converter:
+    types = pa.types
+    if types.is_boolean(kind):
+        return _instance_of(bool)
+    if types.is_integer(kind):
+        return _integer(kind.bit_width)
+    if types.is_floating(kind):
+        return _float
+    if types.is_string(kind):
+        return _instance_of(str)
+    if types.is_binary(kind):
+        return lambda value: _text(value).encode()
+    if types.is_date(kind):
+        return lambda value: date.fromisoformat(_text(value))
+    if types.is_timestamp(kind):
+        return _instant if kind.tz else _local_time
+    if types.is_decimal(kind):
+        return lambda value: pa.scalar(Decimal(str(value))).cast(kind).as_py()
+    if types.is_list(kind):
+        element = _nullable(_converter(kind.value_type))
+        return lambda values: [element(value) for value in _instance_of(list)(values)]
+    if types.is_map(kind):
+        key, item = _converter(kind.key_type), _nullable(_converter(kind.item_type))
+        return lambda value: [(key(k), item(v)) for k, v in _instance_of(dict)(value).items()]
+    assert types.is_struct(kind), kind
+    return row_converter(Schema(pa.schema(list(kind))))
+
+
+def _nullable(converter: Converter) -> Converter:
+    return lambda value: None if value is None else converter(value)
+
+
+def _instance_of(kind: type) -> Converter:
+    def check(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError
+        return value
+
+    return check
+
+
+_text = _instance_of(str)
+
+
+def _integer(bits: int) -> Converter:
+    limit = 1 << (bits - 1)
+
+    def check(value: Any) -> int:
+        if type(value) is not int or not -limit <= value < limit:
+            raise TypeError
+        return value
+
+    return check
+
+
+def _float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    return float(_instance_of(int)(value))
+
+
+def _instant(value: Any) -> datetime:
+    time = datetime.fromisoformat(_text(value))
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _local_time(value: Any) -> datetime:
+    time = datetime.fromisoformat(_text(value))
+    if time.tzinfo is not None:
+        raise ValueError
+    return time

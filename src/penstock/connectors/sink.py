@@ -1,0 +1,55 @@
+"""The only interface between engines and where data goes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Delivery(Enum):
+    """What a sink promises when the same output is written again after a failure."""
+
+    AT_LEAST_ONCE = "at least once"
+    """The outside world may see a tuple twice."""
+    IDEMPOTENT = "idempotent"
+    """Writing again changes nothing."""
+    TRANSACTIONAL = "transactional"
+    """Nothing is visible before it is published, whole."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A value that this sink can't take, by its place among those written."""
+
+    position: int
+    error: Exception
+
+
+class SinkWriter(ABC):
+    """Takes values in order; what was written becomes visible at the latest when it is closed."""
+
+    @abstractmethod
+    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
+        """Take the values; return those that can't be written, and raise `SinkError` if nothing can be."""
+
+    def close(self) -> None:  # noqa: B027  (many writers have nothing to do)
+        """Make everything written visible."""
+
+
+class Sink(ABC):
+    """Where a stream ends."""
+
+    name: str = "sink"
+    """What an operator that writes to it is called when the user gives no name."""
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+
+    @abstractmethod
+    def open(self) -> SinkWriter:
+        """Get ready for one run; `SinkError` where that can't work, before anything is read."""
+
+    def describe(self) -> str:
+        """What is written, in a few words for `explain`."""
+        return self.name

@@ -1,0 +1,75 @@
+"""Lines of text from a TCP server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+
+from penstock.clock import Clock
+from penstock.connectors.files.lines import Limits
+from penstock.connectors.source import Chunk, Source, Split, Unreadable
+from penstock.errors import SourceError
+
+_BLOCK_BYTES = 64 * 1024
+_POLL_SECONDS = 0.002
+_CONNECT_SECONDS = 10.0
+
+
+class Socket(Source):
+    """Each line that a server sends, without its end; the stream ends when the server closes the connection."""
+
+    name = "socket"
+    bounded = False
+    replayable = False
+
+    def __init__(self, host: str, port: int, limits: Limits) -> None:
+        self._host = host
+        self._port = port
+        self._limits = limits
+
+    def splits(self) -> Sequence[Split]:
+        return [Split(f"{self._host}:{self._port}")]
+
+    def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
+        try:
+            connection = socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)
+        except OSError as error:
+            raise SourceError(f"socket {self._host}:{self._port}: can't connect: {error}") from error
+        with connection:
+            connection.setblocking(False)
+            yield from self._lines(connection, split.start)
+
+    def _lines(self, connection: socket.socket, position: int) -> Iterator[Chunk]:
+        rest = b""
+        while True:
+            try:
+                block = connection.recv(_BLOCK_BYTES)
+            except BlockingIOError:
+                yield Chunk((), position, idle_seconds=_POLL_SECONDS)
+                continue
+            except OSError as error:
+                raise SourceError(f"socket {self._host}:{self._port}: the connection broke: {error}") from error
+            *lines, rest = (rest + block).split(b"\n")
+            if not block and rest:
+                lines, rest = [rest], b""
+            if len(rest) > self._limits.line_bytes:
+                raise SourceError(
+                    f"socket {self._host}:{self._port}: line {position + len(lines) + 1} is longer than "
+                    f"{self._limits.line_bytes:,} bytes; if that is right, raise limits=Limits(line_bytes=…)"
+                )
+            if lines:
+                values = [self._decoded(line, position + place + 1) for place, line in enumerate(lines)]
+                position += len(lines)
+                yield Chunk(values, position)
+            if not block:
+                return
+
+    def _decoded(self, line: bytes, number: int) -> str | Unreadable:
+        try:
+            return line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            where = f"socket {self._host}:{self._port}, line {number}"
+            return Unreadable(line, SourceError(f"{where}: not UTF-8: {error}"))
+
+    def describe(self) -> str:
+        return f"{self._host}:{self._port}"

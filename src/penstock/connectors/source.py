@@ -1,0 +1,79 @@
+"""The only interface between engines and where data comes from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.schema import Schema
+
+Offset = Mapping[str, int]
+"""How far each partition was read: its name and a position in it; plain enough for JSON."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A range of one partition: what a reader is given, and what can be read again."""
+
+    partition: str
+    start: int = 0
+    end: int | None = None
+    """The position to stop at, or `None` for wherever the partition ends."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some values in order, and the position after them; an empty one says that nothing has come yet."""
+
+    values: Sequence[Any]
+    end: int
+    idle_seconds: float = 0.0
+    """How long it is worth waiting before asking again."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands in a chunk for input that could not become a value."""
+
+    raw: Any
+    error: Exception
+
+
+class Source(ABC):
+    """Where a stream begins.
+
+    Partitions are read in the order of `splits()`, rows in the order of their position: that is the order of the
+    stream. A source never sleeps and starts no thread: what has to wait returns empty chunks.
+    """
+
+    name: str = "source"
+    """What an operator that reads it is called when the user gives no name."""
+    bounded: bool = True
+    """Whether it ends by itself."""
+    replayable: bool = True
+    """Whether the same split gives the same values again."""
+    schema: Schema | None = None
+
+    @abstractmethod
+    def splits(self) -> Sequence[Split]:
+        """The partitions there are now, whole, in the order of the stream; `SourceError` where there is nothing."""
+
+    @abstractmethod
+    def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
+        """The values of a split from `split.start` on."""
+
+    def describe(self) -> str:
+        """What is read, in a few words for `explain`."""
+        return self.name
+
+
+def splits_from(source: Source, offset: Offset | None = None) -> Iterator[Split]:
+    """What is left of a source after an offset: read these, and nothing is lost or repeated."""
+    reached = offset or {}
+    for split in source.splits():
+        start = reached.get(split.partition, split.start)
+        if split.end is None or start < split.end:
+            yield Split(split.partition, start, split.end)

@@ -1,0 +1,93 @@
+"""What a run has done, by operator: the only form in which counts leave an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.runtime.arrivals import Arrivals
+
+
+@dataclass(frozen=True)
+class OperatorReport:
+    """The counts of one operator."""
+
+    received: int = 0
+    emitted: int = 0
+    busy_seconds: float = 0.0
+    replicas: int = 1
+    failed: int = 0
+    """Tuples that it skipped or sent to the dead letters."""
+    late: int = 0
+    """Tuples that came after their window had closed."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds from a tuple's entry to the end of everything it caused, over a sample of tuples."""
+
+    p50: float = 0.0
+    p99: float = 0.0
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Latency:
+        """The percentiles of a sample.
+
+        >>> Latency.of([0.1, 0.2, 0.3])
+        Latency(p50=0.2, p99=0.3)
+        """
+        if not seconds:
+            return cls()
+        ordered = sorted(seconds)
+        return cls(ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run has done; printed, it is a table."""
+
+    flow: str
+    engine: str
+    elapsed_seconds: float
+    operators: Mapping[str, OperatorReport]
+    latency: Latency = Latency()
+    decisions: Sequence[Any] = ()
+    arrivals: Arrivals | None = field(default=None, repr=False)
+    """What every driver loop saw of its inputs, where the engine was told to record it."""
+
+    def __str__(self) -> str:
+        head = f"flow {self.flow} on {self.engine}: {self.elapsed_seconds:.3f} s"
+        if self.latency.p99:
+            head += f", latency p50 {_duration(self.latency.p50)}, p99 {_duration(self.latency.p99)}"
+        return head + "\n" + operators_table(self.operators)
+
+
+def operators_table(operators: Mapping[str, OperatorReport]) -> str:
+    """The counts of all operators, with columns for trouble only where there was some."""
+    columns = ["operator", "received", "emitted", "busy", "replicas"]
+    columns += [name for name in ("failed", "late") if any(getattr(o, name) for o in operators.values())]
+    rows = [columns]
+    for name, counts in operators.items():
+        cells = [name, f"{counts.received:,}", f"{counts.emitted:,}", _duration(counts.busy_seconds)]
+        cells += [str(counts.replicas), *(f"{getattr(counts, column):,}" for column in columns[5:])]
+        rows.append(cells)
+    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    lines = []
+    for row in rows:
+        first, *others = (
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  " + "  ".join([first, *others]))
+    return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(0.00012), _duration(0.25), _duration(75)
+    ('120 µs', '250 ms', '75.0 s')
+    """
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,0 +1,126 @@
+"""Event-time state: the only place where watermarks rise and timers fire, in an order that no engine can change."""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from penstock.operators.times import Span, Time, checked_time
+from penstock.ordering.keys import firing_order, key_bytes
+
+
+class LateTuple(Exception):
+    """A tuple came after the watermark had closed the place where it belongs."""
+
+
+class TimedLogic(ABC):
+    """What one key does in event time; it is given its state, and knows neither watermark nor other keys.
+
+    A timer is due when the watermark has reached it (`strict=False`) or passed it (`strict=True`).
+    """
+
+    sides: int = 1
+    strict: bool = False
+
+    @abstractmethod
+    def create(self) -> Any:
+        """The state of a key that was never seen."""
+
+    @abstractmethod
+    def add(self, state: Any, side: int, value: Any, time: Time, watermark: Time | None) -> Sequence[Any]:
+        """Take a value in and return what comes out at once; `LateTuple` if it came after `watermark`."""
+
+    @abstractmethod
+    def due(self, state: Any) -> Time | None:
+        """The earliest timer of this key."""
+
+    @abstractmethod
+    def fire(self, key: Hashable, state: Any, until: Time) -> Sequence[Any]:
+        """Take out of the state and return what is due at `until`."""
+
+
+class _Entry:
+    __slots__ = ("key", "scheduled", "state")
+
+    def __init__(self, key: Hashable, state: Any) -> None:
+        self.key = key
+        self.state = state
+        self.scheduled: Time | None = None
+
+
+class TimedTable:
+    """All keys of one timed operator: the watermark of each side, the states, and the timers in firing order.
+
+    What fires together comes out sorted by (timer, key hash, key bytes). `lateness` of `None` means that nothing is
+    ever late, and nothing fires before its input ends.
+    """
+
+    def __init__(self, logic: TimedLogic, lateness: Span | None) -> None:
+        self._logic = logic
+        self._lateness = lateness
+        self._watermarks: list[Time | None] = [None] * logic.sides
+        self._closed = [False] * logic.sides
+        self._entries: dict[bytes, _Entry] = {}
+        self._timers: list[tuple[Time, int, bytes]] = []
+
+    def advance(self, side: int, time: Time) -> list[Any]:
+        """A value of this time is next on this side: return what fires because of it, before it is added."""
+        checked_time(time)
+        if self._lateness is None:
+            return []
+        mark = time - self._lateness.along(time)
+        current = self._watermarks[side]
+        if current is not None and mark <= current:
+            return []
+        self._watermarks[side] = mark
+        return self._fire()
+
+    def add(self, side: int, key: Hashable, value: Any, time: Time) -> Sequence[Any]:
+        """Take a value in, after `advance`; return what it gives at once, or raise `LateTuple`."""
+        identity = key_bytes(key)
+        entry = self._entries.get(identity)
+        if entry is None:
+            entry = _Entry(key, self._logic.create())
+        try:
+            outputs = self._logic.add(entry.state, side, value, time, self._watermarks[side])
+        except LateTuple:
+            raise LateTuple(f"its time is {time}, the watermark {self._watermarks[side]}") from None
+        self._schedule(identity, entry)
+        if entry.scheduled is not None:
+            self._entries[identity] = entry
+        return outputs
+
+    def close(self, side: int) -> list[Any]:
+        """This side has ended; return what was waiting for it."""
+        self._closed[side] = True
+        return self._fire()
+
+    def _schedule(self, identity: bytes, entry: _Entry) -> None:
+        due = self._logic.due(entry.state)
+        # A timer that moved later is found when the earlier one comes up: no entry is pushed for every value.
+        if due is not None and (entry.scheduled is None or due < entry.scheduled):
+            entry.scheduled = due
+            heapq.heappush(self._timers, (due, *firing_order(identity)))
+
+    def _fire(self) -> list[Any]:
+        outputs: list[Any] = []
+        open_marks: list[Any] = [mark for mark, closed in zip(self._watermarks, self._closed) if not closed]
+        if None in open_marks:
+            return outputs
+        watermark = min(open_marks) if open_marks else None  # every side has ended: all timers are due
+        while self._timers and (watermark is None or self._is_due(self._timers[0][0], watermark)):
+            due, _, identity = heapq.heappop(self._timers)
+            entry = self._entries.get(identity)
+            if entry is None or entry.scheduled != due:
+                continue
+            entry.scheduled = None
+            outputs += self._logic.fire(entry.key, entry.state, due)
+            self._schedule(identity, entry)
+            if entry.scheduled is None:
+                del self._entries[identity]
+        return outputs
+
+    def _is_due(self, timer: Time, watermark: Time) -> bool:
+        return bool(timer < watermark if self._logic.strict else timer <= watermark)

@@ -1,0 +1,178 @@
+"""Event-time windows: how tuples fall into them, and what one key does with its open ones."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from penstock.operators.timed import LateTuple, TimedLogic
+from penstock.operators.times import Span, Time
+
+OnLate = Literal["drop", "dead-letter"] | Callable[[Any], object]
+
+
+class WindowResult(NamedTuple):
+    """What a window gives when it closes: `start <= time < end` holds for everything in it."""
+
+    key: Any
+    start: Any
+    end: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Where windows begin and end, and when they close; made by `ps.windows`."""
+
+    time: Callable[[Any], Time]
+    lateness: Span
+    on_late: OnLate
+    length: Span
+    every: Span | None
+    """`None` makes it a session window, whose gap is `length`."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """How the tuples of a window become its value."""
+
+    init: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    finish: Callable[[Any], Any] | None = None
+    merge: Callable[[Any, Any], Any] | None = None
+    """Joins two accumulators; without it, sessions keep their tuples until they close."""
+
+    def finished(self, accumulator: Any) -> Any:
+        return accumulator if self.finish is None else self.finish(accumulator)
+
+
+def _count(count: int, _value: Any) -> int:
+    return count + 1
+
+
+def _append(values: list[Any], value: Any) -> list[Any]:
+    values.append(value)
+    return values
+
+
+COUNT = Aggregate(init=int, add=_count, merge=operator.add)
+COLLECT = Aggregate(init=list, add=_append)
+
+
+def window_logic(spec: WindowSpec, aggregate: Aggregate) -> TimedLogic:
+    """The logic of one key under this specification."""
+    if spec.every is None:
+        return SessionWindows(spec.length, aggregate)
+    return FixedWindows(spec.length, spec.every, aggregate)
+
+
+class FixedWindows(TimedLogic):
+    """Tumbling and sliding windows; the state is an accumulator for each open window, by its start."""
+
+    def __init__(self, length: Span, every: Span, aggregate: Aggregate) -> None:
+        self._length = length
+        self._every = every
+        self._aggregate = aggregate
+
+    def create(self) -> dict[Time, Any]:
+        return {}
+
+    def add(self, state: dict[Time, Any], side: int, value: Any, time: Time, watermark: Time | None) -> Sequence[Any]:
+        starts = self._every.starts_covering(time, self._length)
+        length = self._length.along(time)
+        still_open = [start for start in starts if watermark is None or start + length > watermark]
+        if starts and not still_open:
+            raise LateTuple
+        # Computed first, stored after: a function that raises leaves no window with half of the tuple.
+        added = {}
+        for start in still_open:
+            accumulator = state[start] if start in state else self._aggregate.init()
+            added[start] = self._aggregate.add(accumulator, value)
+        state.update(added)
+        return ()
+
+    def due(self, state: dict[Time, Any]) -> Time | None:
+        if not state:
+            return None
+        start = min(state)
+        return start + self._length.along(start)
+
+    def fire(self, key: Hashable, state: dict[Time, Any], until: Time) -> list[WindowResult]:
+        results = []
+        for start in sorted(state):
+            end = start + self._length.along(start)
+            if end > until:
+                break
+            results.append(WindowResult(key, start, end, self._aggregate.finished(state.pop(start))))
+        return results
+
+
+@dataclass
+class _Session:
+    start: Time
+    end: Time
+    content: Any
+    """An accumulator where two can be merged, else the tuples with their arrival numbers."""
+
+
+class _Sessions:
+    """The state of one key: its open sessions, and how many tuples have come."""
+
+    def __init__(self) -> None:
+        self.open: list[_Session] = []
+        self.arrivals = 0
+
+
+class SessionWindows(TimedLogic):
+    """Windows that end when nothing came for `gap`; a tuple exactly `gap` after the last begins a new one."""
+
+    def __init__(self, gap: Span, aggregate: Aggregate) -> None:
+        self._gap = gap
+        self._aggregate = aggregate
+
+    def create(self) -> _Sessions:
+        return _Sessions()
+
+    def add(self, state: _Sessions, side: int, value: Any, time: Time, watermark: Time | None) -> Sequence[Any]:
+        end = time + self._gap.along(time)
+        touching = [session for session in state.open if session.start < end and time < session.end]
+        if not touching and watermark is not None and end <= watermark:
+            raise LateTuple
+        state.arrivals += 1
+        joined = self._joined(touching, time, end)
+        if self._aggregate.merge is None:
+            joined.content.append((state.arrivals, value))
+        else:
+            joined.content = self._aggregate.add(joined.content, value)
+        state.open = sorted(
+            [session for session in state.open if session not in touching] + [joined], key=lambda s: s.start
+        )
+        return ()
+
+    def _joined(self, sessions: list[_Session], start: Time, end: Time) -> _Session:
+        merge = self._aggregate.merge
+        if not sessions:
+            return _Session(start, end, [] if merge is None else self._aggregate.init())
+        first, *rest = sessions
+        content = first.content
+        for session in rest:
+            content = content + session.content if merge is None else merge(content, session.content)
+        return _Session(min(start, first.start), max(end, sessions[-1].end), content)
+
+    def due(self, state: _Sessions) -> Time | None:
+        return min((session.end for session in state.open), default=None)
+
+    def fire(self, key: Hashable, state: _Sessions, until: Time) -> list[WindowResult]:
+        closing = [session for session in state.open if session.end <= until]
+        state.open = [session for session in state.open if session.end > until]
+        return [WindowResult(key, s.start, s.end, self._value(s.content)) for s in closing]
+
+    def _value(self, content: Any) -> Any:
+        if self._aggregate.merge is not None:
+            return self._aggregate.finished(content)
+        accumulator = self._aggregate.init()
+        for _, value in sorted(content, key=operator.itemgetter(0)):
+            accumulator = self._aggregate.add(accumulator, value)
+        return self._aggregate.finished(accumulator)

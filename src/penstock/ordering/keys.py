@@ -1,0 +1,105 @@
+"""The only definition of a key's identity: equal keys have equal bytes, in every process and every run."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+import struct
+import uuid
+import zlib
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from penstock.errors import FlowError, short_repr
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def key_hash(key: object) -> int:
+    """A stable 32-bit hash: the CRC-32 of the key's bytes, which Spark's `crc32` computes as well.
+
+    >>> key_hash("user-7") == key_hash("user-7"), key_hash(1) == key_hash(1.0) == key_hash(True)
+    (True, True)
+    """
+    return zlib.crc32(key_bytes(key))
+
+
+def key_bytes(key: Any) -> bytes:
+    """The canonical bytes of a key: a type letter, then the value; a tuple's parts carry their lengths.
+
+    >>> key_bytes("a"), key_bytes(7.0), key_bytes((None, b"x"))
+    (b'sa', b'i7', b't1:n2:bx')
+    """
+    kind = type(key)
+    if kind is str:
+        encoded: bytes = key.encode("utf-8", "surrogatepass")
+        return b"s" + encoded
+    if kind is int or kind is bool:
+        return b"i%d" % key
+    return _other_key_bytes(key)
+
+
+def firing_order(identity: bytes) -> tuple[int, bytes]:
+    """What decides between keys that are due together: the hash, then the bytes."""
+    return zlib.crc32(identity), identity
+
+
+def _other_key_bytes(key: object) -> bytes:
+    match key:
+        case None:
+            return b"n"
+        case str():
+            return b"s" + key.encode("utf-8", "surrogatepass")
+        case bytes():
+            return b"b" + key
+        case tuple():
+            parts = [key_bytes(part) for part in key]
+            return b"t" + b"".join(b"%d:%s" % (len(part), part) for part in parts)
+        case float() | Decimal() | Fraction() | numbers.Real():
+            return _number_bytes(key)
+        case datetime.datetime():
+            if key.utcoffset() is None:
+                return b"d%d" % _microseconds(key - _EPOCH)
+            return b"z%d" % _microseconds(key - _UTC_EPOCH)
+        case datetime.date():
+            return b"D%d" % key.toordinal()
+        case datetime.timedelta():
+            return b"T%d" % _microseconds(key)
+        case datetime.time():
+            return b"h" + key.isoformat().encode()
+        case uuid.UUID():
+            return b"u" + key.bytes
+        case Enum():
+            return b"e" + f"{type(key).__module__}.{type(key).__qualname__}.{key.name}".encode()
+    if type(key).__module__ == "numpy" and hasattr(key, "item"):
+        return key_bytes(key.item())
+    raise FlowError(
+        f"{short_repr(key)} ({type(key).__name__}) can't be a key: a key is None, a number, str, bytes, date or "
+        "time, UUID, Enum, or a tuple of these, so that it is the same in every process"
+    )
+
+
+def _number_bytes(number: float | Decimal | Fraction | numbers.Real) -> bytes:
+    """Equal numbers of whatever type get equal bytes."""
+    if isinstance(number, numbers.Integral):
+        return b"i%d" % int(number)
+    if not math.isfinite(number):
+        return b"f" + str(float(number)).encode()
+    exact = Fraction(number) if isinstance(number, float | Decimal | Fraction) else Fraction(float(number))
+    if exact.denominator == 1:
+        return b"i%d" % exact.numerator
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        nearest = math.inf
+    if nearest == exact:
+        return b"f" + struct.pack(">d", nearest)
+    return b"q%d/%d" % (exact.numerator, exact.denominator)
+
+
+def _microseconds(delta: datetime.timedelta) -> int:
+    return delta // datetime.timedelta(microseconds=1)

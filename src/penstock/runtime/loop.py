@@ -1,0 +1,121 @@
+"""The life of one driver loop: started, resumed, restarted, finished. Only the holder of a loop may call it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import pickle
+from typing import Any
+
+from penstock.errors import CheckpointError, FlowError
+from penstock.operators.base import Operator
+from penstock.runtime.context import LoopContext, Trap
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+Place = tuple[tuple[Any, int], ...]
+"""Where a coroutine stands: the code and the instruction of every frame down to the wait."""
+
+
+class Loop:
+    """One operator's coroutine, from `start` through `process` to `finish`.
+
+    With `restart_at_waits`, it begins anew whenever it waits at home (the first wait that it reached) and has popped
+    something, with nothing but its ports and its pickled state: what a checkpoint would have kept.
+    """
+
+    def __init__(self, name: str, operator: Operator, context: LoopContext, restart_at_waits: bool = False) -> None:
+        self.context = context
+        self.ports = [*context.inputs, *context.controls]
+        self.is_done = False
+        self._name = name
+        self._original = operator
+        self._restart_at_waits = restart_at_waits
+        self._home: Place | None = None
+        self._coroutine = self._life(self._own_copy(), is_first=True)
+
+    def resume(self) -> Trap | None:
+        """Run to the next trap; `None` when the loop has returned. What the loop raises comes out of here."""
+        trap = self._send()
+        if trap is Trap.WAIT and self._restart_at_waits and self._is_home_after_a_pop():
+            self._keep_what_a_checkpoint_keeps()
+            self.restart()
+            trap = self._send()
+        return trap
+
+    def _send(self) -> Trap | None:
+        try:
+            return self._coroutine.send(None)  # type: ignore[no-any-return]
+        except StopIteration:
+            self.is_done = True
+            return None
+
+    def restart(self) -> None:
+        """Begin `process` anew, with the state and the ports as they are."""
+        self._coroutine.close()
+        self._coroutine = self._life(self._own_copy(), is_first=False)
+
+    def close(self) -> None:
+        """End it where it stands."""
+        self._coroutine.close()
+        self.is_done = True
+
+    async def _life(self, operator: Operator, is_first: bool) -> None:
+        if is_first:
+            await _maybe_awaitable(operator.start(self.context))
+        await operator.process(self.context)
+        await _maybe_awaitable(operator.finish(self.context))
+
+    def _own_copy(self) -> Operator:
+        try:
+            return copy.deepcopy(self._original)
+        except Exception as error:
+            raise FlowError(
+                f"operator {self._name!r} can't be copied ({type(error).__name__}: {error}); make what can't be copied "
+                "in process(), not in __init__"
+            ) from error
+
+    def _is_home_after_a_pop(self) -> bool:
+        place, where = _standing(self._coroutine)
+        if self._home is None:
+            self._home = place
+        has_popped = bool(self.context.popped)
+        if has_popped and place != self._home:
+            raise CheckpointError(
+                f"operator {self._name!r} waits at {where} after it has taken tuples, and a restart would lose them: "
+                "loops are restarted from their first wait only. Wait for everything at once with "
+                "ctx.wait_all({port: count, …}), or keep what was taken in ctx.state and wait in one place"
+            )
+        return has_popped
+
+    def _keep_what_a_checkpoint_keeps(self) -> None:
+        self.context.popped.clear()
+        if not self.context.has_state:
+            return
+        try:
+            self.context.replace_state(pickle.loads(pickle.dumps(self.context.state)))
+        except Exception as error:
+            raise CheckpointError(
+                f"operator {self._name!r}: its ctx.state can't be kept, because it can't be pickled: {error}"
+            ) from error
+
+
+async def _maybe_awaitable(result: Any) -> None:
+    if inspect.isawaitable(result):
+        await result
+
+
+def _standing(coroutine: Any) -> tuple[Place, str]:
+    """The place of a suspended coroutine, and the user's line."""
+    frames = []
+    where = "?"
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        if frame is None:
+            break
+        if not frame.f_code.co_filename.startswith(_PACKAGE + os.sep + "runtime"):
+            frames.append((frame.f_code, frame.f_lasti))
+            where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+    return tuple(frames), where

@@ -1,0 +1,221 @@
+"""The only reader of schemas: a Spark DDL string in, Arrow types out, rows (`dict`s) checked against them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import FlowError
+
+Row = dict[str, Any]
+
+_SIMPLE_TYPES = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "tinyint": pa.int8(),
+    "short": pa.int16(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ltz": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL_NAMES = {"decimal", "dec", "numeric"}
+_SIZED_STRINGS = {"varchar", "char"}
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[^\W]\w*|\d+)|([<>(),:]))", re.UNICODE)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Named, typed columns.
+
+    >>> Schema.parse("user long, page string").names
+    ('user', 'page')
+    """
+
+    arrow: pa.Schema
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """Read a Spark DDL string such as `user long, tags array<string>`."""
+        return cls(_Parser(text).schema())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.arrow.names)
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        """The rows as an Arrow table; `ValueError` for what does not fit, naming the column."""
+        known = set(self.names)
+        for row in rows:
+            if not isinstance(row, dict):
+                raise ValueError(f"a row is a dict with the columns {', '.join(self.names)}, not {type(row).__name__}")
+            if not known.issuperset(row):
+                extra = ", ".join(repr(name) for name in row if name not in known)
+                raise ValueError(f"the schema has no column {extra}; it has {', '.join(self.names)}")
+        return pa.table([self._column(field, rows) for field in self.arrow], schema=self.arrow)
+
+    def _column(self, field: pa.Field, rows: Sequence[Row]) -> pa.Array:
+        values = [row.get(field.name) for row in rows]
+        if not field.nullable and None in values:
+            raise ValueError(f"column {field.name!r} is NOT NULL and has no value")
+        try:
+            return pa.array(values, type=field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"column {field.name!r} ({ddl_type(field.type)}): {error}") from None
+
+
+def ddl_type(arrow_type: pa.DataType) -> str:
+    """What a schema calls this Arrow type.
+
+    >>> ddl_type(pa.int64())
+    'long'
+    """
+    for name, known in _SIMPLE_TYPES.items():
+        if known == arrow_type and name not in {"tinyint", "smallint", "int", "bigint"}:
+            return name
+    return str(arrow_type)
+
+
+class _Parser:
+    """Recursive descent over the tokens of one DDL string."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise FlowError(f"a schema is a string such as 'user long, page string', not {type(text).__name__}")
+        self._text = text
+        self._tokens = self._split()
+        self._next = 0
+
+    def schema(self) -> pa.Schema:
+        fields = self._fields(end=None)
+        names = [field.name for field in fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise self._error(f"two columns are called {name!r}")
+        return pa.schema(fields)
+
+    def _split(self) -> list[str]:
+        tokens, position = [], 0
+        text = self._text.rstrip()
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise self._error(f"can't read {text[position:].strip()[:20]!r}")
+            tokens.append(match.group(1) or match.group(2))
+            position = match.end()
+        return tokens
+
+    def _fields(self, end: str | None) -> list[pa.Field]:
+        fields = [self._field()]
+        while self._peek() == ",":
+            self._take(",")
+            fields.append(self._field())
+        if self._peek() != end:
+            raise self._error(f"expected ',' or the end, found {self._peek()!r}")
+        return fields
+
+    def _field(self) -> pa.Field:
+        name = self._take()
+        if name in "<>(),:":
+            raise self._error(f"expected a column name, found {name!r}")
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        if self._peek() == ":":
+            self._take(":")
+        arrow_type = self._type(name)
+        nullable = True
+        if self._word() == "not":
+            self._take()
+            if self._word() != "null":
+                raise self._error("expected NULL after NOT")
+            self._take()
+            nullable = False
+        if self._word() == "comment":
+            self._take()
+            self._take()
+        return pa.field(name, arrow_type, nullable)
+
+    def _type(self, column: str) -> pa.DataType:
+        if self._peek() in {None, *"<>(),:"}:
+            raise self._error(f"column {column!r} has no type")
+        name = self._take().lower()
+        if name == "array":
+            (element,) = self._arguments(column, 1)
+            return pa.list_(element)
+        if name == "map":
+            key, value = self._arguments(column, 2)
+            return pa.map_(key, value)
+        if name == "struct":
+            self._take("<")
+            fields = [] if self._peek() == ">" else self._fields(end=">")
+            self._take(">")
+            return pa.struct(fields)
+        if name in _DECIMAL_NAMES:
+            precision, scale = (*self._numbers(), 10, 0)[:2] if self._peek() == "(" else (10, 0)
+            return pa.decimal128(precision, scale)
+        if name in _SIZED_STRINGS:
+            self._numbers()
+            return pa.string()
+        if name in _SIMPLE_TYPES:
+            return _SIMPLE_TYPES[name]
+        raise self._error(f"column {column!r} has the unknown type {name!r}; known are {', '.join(_type_names())}")
+
+    def _arguments(self, column: str, count: int) -> list[pa.DataType]:
+        self._take("<")
+        types = [self._type(column)]
+        while len(types) < count:
+            self._take(",")
+            types.append(self._type(column))
+        self._take(">")
+        return types
+
+    def _numbers(self) -> list[int]:
+        self._take("(")
+        numbers = []
+        while True:
+            number = self._take()
+            if not number.isdigit():
+                raise self._error(f"expected a number, found {number!r}")
+            numbers.append(int(number))
+            if self._peek() != ",":
+                break
+            self._take(",")
+        self._take(")")
+        return numbers
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._next] if self._next < len(self._tokens) else None
+
+    def _word(self) -> str:
+        return (self._peek() or "").lower()
+
+    def _take(self, expected: str | None = None) -> str:
+        token = self._peek()
+        if token is None or (expected is not None and token != expected):
+            raise self._error(f"expected {expected or 'a column'}, found {token or 'the end'}")
+        self._next += 1
+        return token
+
+    def _error(self, what: str) -> FlowError:
+        return FlowError(
+            f"the schema {self._text!r} does not parse: {what}. "
+            "Write it as a Spark DDL string, such as 'user long, page string, ts timestamp'."
+        )
+
+
+def _type_names() -> list[str]:
+    return [*_SIMPLE_TYPES, "decimal(p,s)", "varchar(n)", "array<…>", "map<…,…>", "struct<…>"]
