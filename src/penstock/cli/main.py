@@ -18,10 +18,10 @@ import click
 
 import penstock
 from penstock.cli.load import load_flow
+from penstock.cli.progress import wait_with_progress
 from penstock.clock import SystemClock
 from penstock.errors import FlowError, PenstockError
 from penstock.flow import Flow
-from penstock.observe.progress import wait_with_progress
 
 _FAILED, _WRONG, _INTERRUPTED = 1, 2, 130
 

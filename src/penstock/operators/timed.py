@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from penstock.operators.times import Span, Time, checked_time
+from penstock.operators.times import Span, Time, checked_time, exact_time, shown_time
 from penstock.ordering.keys import firing_order, key_bytes
 
 
@@ -23,6 +23,8 @@ class TimedLogic(ABC):
 
     sides: int = 1
     strict: bool = False
+    exact: bool = False
+    """Whether times are to be exact fractions, because floats would miss multiples of its spans."""
 
     @abstractmethod
     def create(self) -> Any:
@@ -67,7 +69,7 @@ class TimedTable:
 
     def advance(self, side: int, time: Time) -> list[Any]:
         """A value of this time is next on this side: return what fires because of it, before it is added."""
-        checked_time(time)
+        time = self._normal(time)
         if self._lateness is None:
             return []
         mark = time - self._lateness.along(time)
@@ -79,6 +81,7 @@ class TimedTable:
 
     def add(self, side: int, key: Hashable, value: Any, time: Time) -> Sequence[Any]:
         """Take a value in, after `advance`; return what it gives at once, or raise `LateTuple`."""
+        time = self._normal(time)
         identity = key_bytes(key)
         entry = self._entries.get(identity)
         if entry is None:
@@ -86,7 +89,8 @@ class TimedTable:
         try:
             outputs = self._logic.add(entry.state, side, value, time, self._watermarks[side])
         except LateTuple:
-            raise LateTuple(f"its time is {time}, the watermark {self._watermarks[side]}") from None
+            watermark = shown_time(self._watermarks[side])
+            raise LateTuple(f"its time is {shown_time(time)}, the watermark {watermark}") from None
         self._schedule(identity, entry)
         if entry.scheduled is not None:
             self._entries[identity] = entry
@@ -96,6 +100,10 @@ class TimedTable:
         """This side has ended; return what was waiting for it."""
         self._closed[side] = True
         return self._fire()
+
+    def _normal(self, time: Time) -> Time:
+        checked_time(time)
+        return exact_time(time) if self._logic.exact else time
 
     def _schedule(self, identity: bytes, entry: _Entry) -> None:
         due = self._logic.due(entry.state)

@@ -6,6 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 Time = Any
@@ -34,15 +35,21 @@ class Span:
         seconds = float(given)
         return cls(int(seconds) if seconds.is_integer() else seconds)
 
+    @property
+    def is_whole(self) -> bool:
+        return float(self.seconds).is_integer()
+
     def along(self, time: Time) -> Any:
         """This span in the unit of a given time."""
-        return timedelta(seconds=self.seconds) if isinstance(time, datetime) else self.seconds
+        if isinstance(time, datetime):
+            return timedelta(seconds=self.seconds)
+        return _as_written(self.seconds) if isinstance(time, Fraction) else self.seconds
 
     def starts_covering(self, time: Time, length: Span) -> list[Time]:
         """The multiples of this span since the epoch whose window of `length` holds `time`, the last one first.
 
-        >>> Span(10).starts_covering(27, Span(20)), Span(0.1).starts_covering(1.0, Span(0.1))
-        ([20, 10], [1.0])
+        >>> Span(10).starts_covering(27, Span(20))
+        [20, 10]
         >>> Span(3600).starts_covering(datetime(2026, 3, 1, 7, 45), Span(3600))
         [datetime.datetime(2026, 3, 1, 7, 0)]
         """
@@ -53,14 +60,29 @@ class Span:
             index = (time - origin) // every
         else:
             index = time // every
-            # Floor division of floats may miss by one (1.0 // 0.1 is 9.0): a time is never outside its own window.
-            if (index + 1) * every <= time:
-                index += 1
         starts = []
         while (start := origin + index * every) + extent > time:
             starts.append(start)
             index -= 1
         return starts
+
+
+def exact_time(time: Time) -> Time:
+    """A float as the fraction that its digits say, for multiples of 0.1 and the like, which floats miss.
+
+    >>> exact_time(0.3) // Span(0.1).along(exact_time(0.3)), 0.3 // 0.1
+    (3, 2.0)
+    """
+    return time if isinstance(time, datetime) else _as_written(time)
+
+
+def shown_time(time: Time) -> Time:
+    """A time as users know it."""
+    return float(time) if isinstance(time, Fraction) else time
+
+
+def _as_written(seconds: float) -> Fraction:
+    return Fraction(repr(float(seconds)))
 
 
 def checked_time(time: Time) -> Time:

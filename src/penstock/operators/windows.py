@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from penstock.operators.timed import LateTuple, TimedLogic
-from penstock.operators.times import Span, Time
+from penstock.operators.times import Span, Time, shown_time
 
 OnLate = Literal["drop", "dead-letter"] | Callable[[Any], object]
 
@@ -75,6 +75,7 @@ class FixedWindows(TimedLogic):
         self._length = length
         self._every = every
         self._aggregate = aggregate
+        self.exact = not (length.is_whole and every.is_whole)
 
     def create(self) -> dict[Time, Any]:
         return {}
@@ -105,7 +106,8 @@ class FixedWindows(TimedLogic):
             end = start + self._length.along(start)
             if end > until:
                 break
-            results.append(WindowResult(key, start, end, self._aggregate.finished(state.pop(start))))
+            value = self._aggregate.finished(state.pop(start))
+            results.append(WindowResult(key, shown_time(start), shown_time(end), value))
         return results
 
 

@@ -41,6 +41,7 @@ class Background(Generic[T]):
         self._function = function
         self._result: T | None = None
         self._error: BaseException | None = None
+        self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -49,11 +50,16 @@ class Background(Generic[T]):
             self._result = self._function()
         except BaseException as error:
             self._error = error
+        finally:
+            self._has_ended.set()
 
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the end; `False` if it has not come in time."""
-        self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
+        # Not by joining the thread: a Ctrl-C inside Thread.join makes it believe that the thread has ended.
+        if not self._has_ended.wait(timeout_seconds):
+            return False
+        self._thread.join()
+        return True
 
     def result(self) -> T:
         """What the function returned, or what it raised."""

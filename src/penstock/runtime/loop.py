@@ -6,6 +6,7 @@ import copy
 import inspect
 import os
 import pickle
+from itertools import islice
 from typing import Any
 
 from penstock.errors import CheckpointError, FlowError
@@ -14,8 +15,8 @@ from penstock.runtime.context import LoopContext, Trap
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-Place = tuple[tuple[Any, int], ...]
-"""Where a coroutine stands: the code and the instruction of every frame down to the wait."""
+Place = tuple[tuple[Any, Any], ...]
+"""Where a coroutine stands: in every frame down to the wait, the code and the range of source text."""
 
 
 class Loop:
@@ -115,7 +116,9 @@ def _standing(coroutine: Any) -> tuple[Place, str]:
         if frame is None:
             break
         if not frame.f_code.co_filename.startswith(_PACKAGE + os.sep + "runtime"):
-            frames.append((frame.f_code, frame.f_lasti))
+            # By source range, not by instruction: the condition of a `while` is compiled twice.
+            source_range = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+            frames.append((frame.f_code, source_range))
             where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
     return tuple(frames), where

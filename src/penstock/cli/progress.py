@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -25,7 +26,11 @@ def wait_with_progress(job: Job, flow: str, clock: Clock, stream: TextIO) -> Rep
             print(_headline(flow, clock.now() - started, job.metrics()), file=stream, flush=True)
         return job.wait()
     if not _ends_within(job, 2 * _LIVE_SECONDS):
-        with Live(console=Console(file=stream), transient=True, refresh_per_second=4) as live:
+        # Results that go to the same terminal are printed above the table; those that go elsewhere are left alone.
+        together = sys.stdout.isatty()
+        with Live(
+            console=Console(file=stream), transient=True, redirect_stdout=together, redirect_stderr=False
+        ) as live:
             while not _ends_within(job, _LIVE_SECONDS):
                 metrics = job.metrics()
                 live.update(Text(f"{_headline(flow, clock.now() - started, {})}\n{operators_table(metrics)}"))
