@@ -9,10 +9,23 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.runtime.drivers import Shuffled
+
+
+def shuffled(seed: int, workers: int = 3, **options: Any) -> Any:
+    """The local engine on one thread that plays several workers, in an order drawn from the seed."""
+    return ps.engines.Local(driver=lambda clock: Shuffled(workers, seed, clock), **options)
+
 
 ENGINES = {
     "sequential": lambda: ps.engines.Sequential(),
     "sequential, restarted": lambda: ps.engines.Sequential(restart="every-wait"),
+    "local, 1 thread": lambda: ps.engines.Local(threads=1),
+    "local, 4 threads": lambda: ps.engines.Local(threads=4),
+    "local, dedicated": lambda: ps.engines.Local(threading="dedicated"),
+    "local, manual": lambda: ps.engines.Local(threading="manual"),
+    "local, unfused, queues of one": lambda: ps.engines.Local(threads=2, fuse=False, queue_size=1),
+    "local, shuffled": lambda: shuffled(seed=1, queue_size=2),
 }
 
 

@@ -21,10 +21,10 @@ from penstock.errors import (
 )
 from penstock.flow import Flow, KeyedStream, Stream
 from penstock.flow.nodes import DeadLetter
+from penstock.observe.arrivals import Arrivals
 from penstock.observe.report import Report
 from penstock.operators import Operator
 from penstock.operators.windows import WindowResult
-from penstock.runtime.arrivals import Arrivals
 
 __version__ = "0.1.0"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +37,7 @@ _SIMPLE_TYPES = {
 }
 _DECIMAL_NAMES = {"decimal", "dec", "numeric"}
 _SIZED_STRINGS = {"varchar", "char"}
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[^\W]\w*|\d+)|([<>(),:]))", re.UNICODE)
+_TOKEN = re.compile(r"""\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\w+|[<>(),:])""")
 
 
 @dataclass(frozen=True)
@@ -70,24 +72,71 @@ class Schema:
 
     def _column(self, field: pa.Field, rows: Sequence[Row]) -> pa.Array:
         values = [row.get(field.name) for row in rows]
-        if not field.nullable and None in values:
-            raise ValueError(f"column {field.name!r} is NOT NULL and has no value")
         try:
+            _refuse_losses(field, values)
             return pa.array(values, type=field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except _NoValue:
+            raise ValueError(f"column {field.name!r} is NOT NULL and has no value") from None
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"column {field.name!r} ({ddl_type(field.type)}): {error}") from None
+
+
+class _NoValue(ValueError):
+    """`None` where a schema says NOT NULL."""
+
+
+def _refuse_losses(field: pa.Field, values: Sequence[Any]) -> None:
+    """Refuse what pyarrow takes in silence, at any depth: NOT NULL without a value, and values that lose a part."""
+    present = [value for value in values if value is not None]
+    if not field.nullable and len(present) < len(values):
+        raise _NoValue
+    types = pa.types
+    if types.is_integer(field.type) or types.is_temporal(field.type):
+        for kind in set(map(type, present)):
+            if _is_cut_short(kind, field.type):
+                raise ValueError(f"a {kind.__name__} does not fit")
+    if types.is_timestamp(field.type) and field.type.tz is None and any(map(_has_zone, present)):
+        raise ValueError("a time with a zone does not fit")
+    if types.is_list(field.type):
+        _refuse_losses(field.type.value_field, [part for value in present for part in value])
+    elif types.is_map(field.type):
+        pairs = [pair for value in present for pair in dict(value).items()]
+        _refuse_losses(field.type.key_field, [key for key, _ in pairs])
+        _refuse_losses(field.type.item_field, [item for _, item in pairs])
+    elif types.is_struct(field.type):
+        known = {part.name for part in field.type}
+        if unknown := [name for value in present for name in value if name not in known]:
+            raise ValueError(f"there is no field {unknown[0]!r}")
+        for part in field.type:
+            _refuse_losses(part, [value.get(part.name) for value in present])
+
+
+def _is_cut_short(kind: type, arrow_type: pa.DataType) -> bool:
+    if pa.types.is_integer(arrow_type):
+        return issubclass(kind, numbers.Number) and not issubclass(kind, numbers.Integral)
+    return issubclass(kind, numbers.Number) or (pa.types.is_date(arrow_type) and issubclass(kind, datetime))
+
+
+def _has_zone(value: Any) -> bool:
+    return getattr(value, "tzinfo", None) is not None
 
 
 def ddl_type(arrow_type: pa.DataType) -> str:
     """What a schema calls this Arrow type.
 
-    >>> ddl_type(pa.int64())
-    'long'
+    >>> ddl_type(pa.int64()), ddl_type(pa.list_(pa.decimal128(10, 2)))
+    ('long', 'array<decimal(10,2)>')
     """
-    for name, known in _SIMPLE_TYPES.items():
-        if known == arrow_type and name not in {"tinyint", "smallint", "int", "bigint"}:
-            return name
-    return str(arrow_type)
+    types = pa.types
+    if types.is_decimal(arrow_type):
+        return f"decimal({arrow_type.precision},{arrow_type.scale})"
+    if types.is_list(arrow_type):
+        return f"array<{ddl_type(arrow_type.value_type)}>"
+    if types.is_map(arrow_type):
+        return f"map<{ddl_type(arrow_type.key_type)},{ddl_type(arrow_type.item_type)}>"
+    if types.is_struct(arrow_type):
+        return f"struct<{','.join(f'{part.name}:{ddl_type(part.type)}' for part in arrow_type)}>"
+    return next((name for name, known in _SIMPLE_TYPES.items() if known == arrow_type), str(arrow_type))
 
 
 class _Parser:
@@ -101,12 +150,7 @@ class _Parser:
         self._next = 0
 
     def schema(self) -> pa.Schema:
-        fields = self._fields(end=None)
-        names = [field.name for field in fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise self._error(f"two columns are called {name!r}")
-        return pa.schema(fields)
+        return pa.schema(self._fields(end=None))
 
     def _split(self) -> list[str]:
         tokens, position = [], 0
@@ -115,7 +159,7 @@ class _Parser:
             match = _TOKEN.match(text, position)
             if match is None:
                 raise self._error(f"can't read {text[position:].strip()[:20]!r}")
-            tokens.append(match.group(1) or match.group(2))
+            tokens.append(match.group(1))
             position = match.end()
         return tokens
 
@@ -125,12 +169,16 @@ class _Parser:
             self._take(",")
             fields.append(self._field())
         if self._peek() != end:
-            raise self._error(f"expected ',' or the end, found {self._peek()!r}")
+            raise self._error(f"expected ',' or {end or 'the end'}, found {self._peek() or 'the end'}")
+        names = [field.name for field in fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise self._error(f"two columns are called {name!r}")
         return fields
 
     def _field(self) -> pa.Field:
         name = self._take()
-        if name in "<>(),:":
+        if name[0] in "<>(),:'\"":
             raise self._error(f"expected a column name, found {name!r}")
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
@@ -146,7 +194,8 @@ class _Parser:
             nullable = False
         if self._word() == "comment":
             self._take()
-            self._take()
+            if not (text := self._take()).startswith(("'", '"')):
+                raise self._error(f"expected a quoted text after COMMENT, found {text}")
         return pa.field(name, arrow_type, nullable)
 
     def _type(self, column: str) -> pa.DataType:
@@ -165,7 +214,9 @@ class _Parser:
             self._take(">")
             return pa.struct(fields)
         if name in _DECIMAL_NAMES:
-            precision, scale = (*self._numbers(), 10, 0)[:2] if self._peek() == "(" else (10, 0)
+            precision, scale, *more = [*(self._numbers() if self._peek() == "(" else [10]), 0]
+            if not 1 <= precision <= 38 or scale > precision or len(more) > 1:
+                raise self._error(f"column {column!r}: a decimal(p,s) has 1 to 38 digits, s of them after the point")
             return pa.decimal128(precision, scale)
         if name in _SIZED_STRINGS:
             self._numbers()
@@ -188,7 +239,7 @@ class _Parser:
         numbers = []
         while True:
             number = self._take()
-            if not number.isdigit():
+            if not number.isdecimal():
                 raise self._error(f"expected a number, found {number!r}")
             numbers.append(int(number))
             if self._peek() != ",":
@@ -206,7 +257,7 @@ class _Parser:
     def _take(self, expected: str | None = None) -> str:
         token = self._peek()
         if token is None or (expected is not None and token != expected):
-            raise self._error(f"expected {expected or 'a column'}, found {token or 'the end'}")
+            raise self._error(f"expected {expected or 'more'}, found {token or 'the end'}")
         self._next += 1
         return token
 

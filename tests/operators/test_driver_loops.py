@@ -308,13 +308,27 @@ class Throttle(ps.Operator):
             await ctx.emit(ctx.inputs[0].pop() * ctx.state.get("factor", 1))
 
 
-def test_a_cycle_through_a_control_input(engine):
+def throttled_flow():
     flow = ps.Flow("test")
     result = ps.sinks.collect()
     throttled = flow.add(Throttle(), flow.read(ps.sources.items([1, 2, 3, 4])), None, name="throttle")
     throttled.write(result)
     flow.connect(throttled.filter(lambda x: x == 2).map(lambda x: 100), "throttle", control=0)
+    return flow, result
+
+
+def test_a_cycle_through_a_control_input(engine):
+    """When the factor arrives is up to the engine; that it applies from some tuple on is not."""
+    flow, result = throttled_flow()
     flow.run(engine)
+    factors = [value // number for value, number in zip(result.items, [1, 2, 3, 4], strict=True)]
+    assert factors[:2] == [1, 1]
+    assert factors[2:] in ([1, 1], [1, 100], [100, 100])
+
+
+def test_a_control_input_is_seen_before_the_next_tuple_when_there_is_one_at_a_time():
+    flow, result = throttled_flow()
+    flow.run("sequential")
     assert result.items == [1, 2, 300, 400]
 
 

@@ -29,7 +29,17 @@ def test_merging_both_branches_gives_every_tuple_once(engine):
         even, odd = stream.branch(lambda x: x % 2 == 0)
         return even.map(lambda x: x * 10).merge(odd)
 
-    assert outputs(engine, build, range(5)) == [0, 1, 20, 3, 40]
+    merged = outputs(engine, build, range(5))
+    assert [x for x in merged if x % 10 == 0] == [0, 20, 40]
+    assert [x for x in merged if x % 10] == [1, 3]
+
+
+def test_one_tuple_at_a_time_keeps_the_order_of_branches():
+    def build(stream):
+        even, odd = stream.branch(lambda x: x % 2 == 0)
+        return even.map(lambda x: x * 10).merge(odd)
+
+    assert outputs("sequential", build, range(5)) == [0, 1, 20, 3, 40]
 
 
 def test_forks_that_rejoin(engine):

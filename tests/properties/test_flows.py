@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from tests.helpers import run
-from tests.properties import test_composed_operators  # noqa: F401  (loads the profile)
+from tests.properties.engines import engines
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def distinct_thirds(values):
 
 
 def rejoined(stream):
-    even, odd = stream.branch(lambda x: x % 2 == 0)
-    return even.map(lambda x: x + 1).merge(odd)
+    """A fork that rejoins in order: both ways carry every tuple, one of them marked."""
+    return stream.map(lambda x: x + 1).zip(stream).map(lambda pair: pair[0] if pair[1] % 2 == 0 else pair[1])
 
 
 STEPS = [
@@ -78,7 +78,7 @@ STEPS = [
     Step("pair sums", lambda s: s >> PairSums(), lambda v: [sum(v[i : i + 2]) for i in range(0, len(v), 2)]),
     Step("keyed positions", lambda s: s.key_by(lambda x: x) >> KeyedPositions(), running_counts),
     Step("zip with itself", lambda s: s.zip(s).map(sum), lambda v: [2 * x for x in v]),
-    Step("branch and merge", rejoined, lambda v: [x + 1 if x % 2 == 0 else x for x in v]),
+    Step("fork and zip", rejoined, lambda v: [x + 1 if x % 2 == 0 else x for x in v]),
     Step(
         "skip",
         lambda s: s.map(lambda x: 12 // x if x else 1 // 0, on_error="skip"),
@@ -88,7 +88,7 @@ STEPS = [
 
 
 @given(
-    st.sampled_from([ps.engines.Sequential(), ps.engines.Sequential(restart="every-wait")]),
+    engines,
     st.lists(st.sampled_from(STEPS), max_size=6),
     st.integers(0, 6),
     st.lists(st.sampled_from(STEPS), max_size=3),

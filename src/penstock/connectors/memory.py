@@ -10,7 +10,7 @@ from typing import Any, Generic, TextIO, TypeVar
 from penstock.clock import Clock
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
-from penstock.errors import SourceError
+from penstock.errors import SourceError, describe_exception
 
 T = TypeVar("T")
 
@@ -37,13 +37,16 @@ class Items(Source):
                 "give ps.sources.items a list, or anything that can be iterated again"
             )
         self._consumed = not self.replayable
-        values = islice(iter(self._iterable), split.start, split.end)
         position = split.start
         # One at a time from an iterator: it may be endless, slow or fed by what the flow does.
         size = _VALUES_PER_CHUNK if isinstance(self._iterable, Sequence) else 1
-        while chunk := list(islice(values, size)):
-            position += len(chunk)
-            yield Chunk(chunk, position)
+        try:
+            values = islice(iter(self._iterable), split.start, split.end)
+            while chunk := list(islice(values, size)):
+                position += len(chunk)
+                yield Chunk(chunk, position)
+        except Exception as error:
+            raise SourceError(f"items: the iterable raised {describe_exception(error)}") from error
 
 
 class Generate(Source):

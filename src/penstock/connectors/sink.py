@@ -35,7 +35,7 @@ class SinkWriter(ABC):
     def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
         """Take the values; return those that can't be written, and raise `SinkError` if nothing can be."""
 
-    def close(self) -> None:  # noqa: B027  (many writers have nothing to do)
+    def close(self) -> None:
         """Make everything written visible."""
 
 

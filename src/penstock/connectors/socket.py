@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from penstock.clock import Clock
-from penstock.connectors.files.lines import Limits
+from penstock.connectors.files.lines import Limits, LineCutter
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
 from penstock.errors import SourceError
 
@@ -33,15 +33,16 @@ class Socket(Source):
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         try:
             connection = socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a name that can't be a host's
             raise SourceError(f"socket {self._host}:{self._port}: can't connect: {error}") from error
         with connection:
             connection.setblocking(False)
             yield from self._lines(connection, split.start)
 
     def _lines(self, connection: socket.socket, position: int) -> Iterator[Chunk]:
-        rest = b""
-        while True:
+        cutter = LineCutter(self._limits)
+        is_open = True
+        while is_open:
             try:
                 block = connection.recv(_BLOCK_BYTES)
             except BlockingIOError:
@@ -49,27 +50,19 @@ class Socket(Source):
                 continue
             except OSError as error:
                 raise SourceError(f"socket {self._host}:{self._port}: the connection broke: {error}") from error
-            *lines, rest = (rest + block).split(b"\n")
-            if not block and rest:
-                lines, rest = [rest], b""
-            if len(rest) > self._limits.line_bytes:
-                raise SourceError(
-                    f"socket {self._host}:{self._port}: line {position + len(lines) + 1} is longer than "
-                    f"{self._limits.line_bytes:,} bytes; if that is right, raise limits=Limits(line_bytes=…)"
-                )
+            is_open = bool(block)
+            lines, _ = cutter.feed(block) if is_open else cutter.finish()
             if lines:
                 values = [self._decoded(line, position + place + 1) for place, line in enumerate(lines)]
                 position += len(lines)
                 yield Chunk(values, position)
-            if not block:
-                return
 
     def _decoded(self, line: bytes, number: int) -> str | Unreadable:
         try:
-            return line.removesuffix(b"\r").decode()
-        except UnicodeDecodeError as error:
-            where = f"socket {self._host}:{self._port}, line {number}"
-            return Unreadable(line, SourceError(f"{where}: not UTF-8: {error}"))
+            self._limits.check_lines([line])
+            return line.removesuffix(b"\n").removesuffix(b"\r").decode()
+        except ValueError as error:
+            return self._limits.unreadable(line, f"socket {self._host}:{self._port}, line {number}: {error}")
 
     def describe(self) -> str:
         return f"{self._host}:{self._port}"

@@ -6,15 +6,15 @@ import os
 import queue
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.clock import Clock
-from penstock.connectors.files.writers import as_plain
+from penstock.connectors.files.writers import as_plain, inferred
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split
-from penstock.errors import FlowError, SinkError, SourceError
+from penstock.errors import FlowError, SinkError, SourceError, describe_exception, short_repr
+from penstock.schema import Row
 
 _POLL_SECONDS = 0.01
 _ROWS_PER_BATCH = 65_536
@@ -22,10 +22,11 @@ _ROWS_PER_BATCH = 65_536
 
 def session() -> Any:
     """The process's Spark session, made on loopback and without log noise where there is none."""
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    if active := SparkSession.getActiveSession():
-        return active
+    with suppress(PySparkRuntimeError):
+        return SparkSession.active()  # getOrCreate would change the settings of a session that is there
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[*,4]").appName("penstock")
@@ -58,15 +59,20 @@ class SparkStream(Source):
         return [Split("spark")]
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
-        frame = self._reader(session())
+        frame = self._frame()
         if not getattr(frame, "isStreaming", False):
             raise SourceError("spark source: the reader returned no streaming DataFrame; use session.readStream in it")
         # One batch waits here while the flow works on another: a slow flow holds Spark back.
-        batches: queue.Queue[list[dict[str, Any]]] = queue.Queue(maxsize=1)
+        batches: queue.Queue[list[Row] | Exception] = queue.Queue(maxsize=1)
+        is_over = False
 
         def take(batch: Any, _batch_id: int) -> None:
-            ordered = batch.orderBy(*self._order_by) if self._order_by else batch
-            batches.put(ordered.toArrow().to_pylist())
+            if is_over:
+                return
+            try:
+                batches.put(self._rows(batch))
+            except Exception as error:  # raised here, it would come back wrapped in pages of the JVM's
+                batches.put(error)
 
         query = frame.writeStream.foreachBatch(take).trigger(availableNow=True).start()
         position = 0
@@ -80,12 +86,29 @@ class SparkStream(Source):
                         break
                     yield Chunk((), position, idle_seconds=_POLL_SECONDS)
                     continue
+                if isinstance(rows, Exception):
+                    raise SourceError(f"spark source: the query failed: {describe_exception(rows)}") from rows
                 position += len(rows)
                 yield Chunk(rows, position)
             if error := query.exception():
                 raise SourceError(f"spark source: the query failed: {error}")
         finally:
+            # Spark waits for `take`, which may wait for room: make some, and have no more put there.
+            is_over = True
+            with suppress(queue.Empty):
+                batches.get_nowait()
             query.stop()
+
+    def _rows(self, batch: Any) -> list[Row]:
+        ordered = batch.orderBy(*self._order_by) if self._order_by else batch
+        rows: list[Row] = ordered.toArrow().to_pylist(maps_as_pydicts="strict")
+        return rows
+
+    def _frame(self) -> Any:
+        try:
+            return self._reader(session())
+        except Exception as error:
+            raise SourceError(f"spark source: the reader raised {describe_exception(error)}") from error
 
 
 class SparkBatches(Sink):
@@ -103,17 +126,19 @@ class SparkBatches(Sink):
 class _BatchWriter(SinkWriter):
     def __init__(self, fn: Callable[[Any, int], object]) -> None:
         self._fn = fn
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Row] = []
         self._batch_id = 0
 
     def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
         rejected = []
         for position, value in enumerate(values):
             row = as_plain(value)
-            if isinstance(row, dict):
+            if isinstance(row, dict) and row:
                 self._rows.append(row)
             else:
-                rejected.append(Rejected(position, ValueError(f"a row is a dict, not {type(value).__name__}")))
+                rejected.append(
+                    Rejected(position, ValueError(f"a row is a dict with columns, not {short_repr(value)}"))
+                )
         if len(self._rows) >= _ROWS_PER_BATCH:
             self.close()
         return rejected
@@ -123,7 +148,7 @@ class _BatchWriter(SinkWriter):
             return
         rows, self._rows = self._rows, []
         try:
-            self._fn(session().createDataFrame(pa.Table.from_pylist(rows)), self._batch_id)
+            self._fn(session().createDataFrame(inferred(rows)), self._batch_id)
         except Exception as error:
-            raise SinkError(f"spark sink: the writer raised {type(error).__name__}: {error}") from error
+            raise SinkError(f"spark sink: the writer raised {describe_exception(error)}") from error
         self._batch_id += 1

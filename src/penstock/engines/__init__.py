@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.engines.base import Engine, Job
+from penstock.engines.local import Local
 from penstock.engines.sequential import Sequential
 from penstock.errors import FlowError
 
-__all__ = ["Engine", "Job", "Sequential", "resolve"]
+__all__ = ["Engine", "Job", "Local", "Sequential", "resolve"]
 
-_BY_NAME: dict[str, type[Engine]] = {"sequential": Sequential}
-_PLANNED = ("spark", "local", "simulated")
+_BY_NAME: dict[str, type[Engine]] = {"local": Local, "sequential": Sequential}
+_PLANNED = ("spark", "simulated")
 
 
 def resolve(engine: str | Engine, **options: Any) -> Engine:

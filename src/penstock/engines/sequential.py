@@ -29,13 +29,13 @@ from penstock.flow.nodes import (
     Waits,
     Writes,
 )
+from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.report import Latency, OperatorReport, Report
 from penstock.operators.functions import Form, batch_of_rows, listed, outputs_of, rows_of_batch
 from penstock.operators.state import StateTable
 from penstock.operators.timed import LateTuple, TimedTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import firing_order, key_bytes
-from penstock.runtime.arrivals import Arrivals, Sight
 from penstock.runtime.background import Background, StopSignal
 from penstock.runtime.context import LoopContext
 from penstock.runtime.loop import Loop

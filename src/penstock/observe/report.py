@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.runtime.arrivals import Arrivals
+from penstock.observe.arrivals import Arrivals
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class OperatorReport:
     """Tuples that it skipped or sent to the dead letters."""
     late: int = 0
     """Tuples that came after their window had closed."""
+    queue_length: int = 0
+    """Tuples waiting on its inputs."""
+    write_blocked_ratio: float = 0.0
+    """The share of the time that it could not go on because a reader's queue was full."""
 
 
 @dataclass(frozen=True)

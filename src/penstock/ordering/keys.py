@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.errors import FlowError, short_repr
 
+_LONG = 1 << 63
 _EPOCH = datetime.datetime(1970, 1, 1)
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -39,7 +40,7 @@ def key_bytes(key: Any) -> bytes:
         encoded: bytes = key.encode("utf-8", "surrogatepass")
         return b"s" + encoded
     if kind is int or kind is bool:
-        return b"i%d" % key
+        return _integer_bytes(key)
     return _other_key_bytes(key)
 
 
@@ -59,7 +60,7 @@ def _other_key_bytes(key: object) -> bytes:
         case tuple():
             parts = [key_bytes(part) for part in key]
             return b"t" + b"".join(b"%d:%s" % (len(part), part) for part in parts)
-        case float() | Decimal() | Fraction() | numbers.Real():
+        case float() | Decimal() | numbers.Real():
             return _number_bytes(key)
         case datetime.datetime():
             if key.utcoffset() is None:
@@ -75,30 +76,38 @@ def _other_key_bytes(key: object) -> bytes:
             return b"u" + key.bytes
         case Enum():
             return b"e" + f"{type(key).__module__}.{type(key).__qualname__}.{key.name}".encode()
-    if type(key).__module__ == "numpy" and hasattr(key, "item"):
-        return key_bytes(key.item())
+    if type(key).__module__ == "numpy" and type(key).__hash__ is not None:
+        plain = key.item()  # type: ignore[attr-defined]
+        if type(plain) is not type(key):
+            return key_bytes(plain)
     raise FlowError(
         f"{short_repr(key)} ({type(key).__name__}) can't be a key: a key is None, a number, str, bytes, date or "
         "time, UUID, Enum, or a tuple of these, so that it is the same in every process"
     )
 
 
-def _number_bytes(number: float | Decimal | Fraction | numbers.Real) -> bytes:
+def _integer_bytes(number: int) -> bytes:
+    """Decimal digits up to 64 bits; beyond, Python limits how many it writes, but not in hexadecimal."""
+    return b"i%d" % number if -_LONG <= number < _LONG else b"x%x" % number
+
+
+def _number_bytes(number: Any) -> bytes:
     """Equal numbers of whatever type get equal bytes."""
     if isinstance(number, numbers.Integral):
-        return b"i%d" % int(number)
-    if not math.isfinite(number):
-        return b"f" + str(float(number)).encode()
-    exact = Fraction(number) if isinstance(number, float | Decimal | Fraction) else Fraction(float(number))
-    if exact.denominator == 1:
-        return b"i%d" % exact.numerator
+        return _integer_bytes(int(number))
     try:
-        nearest = float(exact)
+        numerator, denominator = number.as_integer_ratio()
+    except (OverflowError, ValueError):  # infinite, or not a number
+        return b"f" + str(float(number)).encode()
+    if denominator == 1:
+        return _integer_bytes(numerator)
+    try:
+        nearest = numerator / denominator
     except OverflowError:
         nearest = math.inf
-    if nearest == exact:
+    if nearest == Fraction(numerator, denominator):
         return b"f" + struct.pack(">d", nearest)
-    return b"q%d/%d" % (exact.numerator, exact.denominator)
+    return b"q%x/%x" % (numerator, denominator)
 
 
 def _microseconds(delta: datetime.timedelta) -> int:

@@ -9,7 +9,9 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from penstock.runtime.arrivals import Sight
+from penstock.observe.arrivals import Sight
+
+_NONE: Any = object()
 
 Spec = Mapping["InputPort | int", int]
 
@@ -22,7 +24,7 @@ class Trap(Enum):
 
 
 @types.coroutine
-def _trap(trap: Trap) -> Generator[Trap, None, None]:
+def trapped(trap: Trap) -> Generator[Trap, None, None]:
     yield trap
 
 
@@ -30,10 +32,13 @@ class InputPort:
     """Where the tuples of one input wait for the loop; what it shows changes only while the loop awaits."""
 
     def __init__(self, context: LoopContext, label: str) -> None:
+        self.pop = self._pop
+        """Take the next tuple."""
         self._context = context
-        self._label = label
+        self.label = label
         self._hidden: deque[Any] = deque()
         self._seen: deque[Any] = deque()
+        self._batch: list[Any] = []
         self.arrived = 0
         self.shown = 0
         self.ended = False
@@ -44,17 +49,23 @@ class InputPort:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def pop(self) -> Any:
-        """Take the next tuple."""
+    def _pop(self) -> Any:
         value = self.peek()
         self._context.popped.append(value)
         return self._seen.popleft()
 
     def pop_many(self, count: int) -> list[Any]:
         """Take the next `count` tuples."""
-        if count > len(self._seen):
-            raise IndexError(f"{self._label} holds {len(self._seen)} tuples, not {count}; wait for them first")
-        return [self.pop() for _ in range(count)]
+        seen = self._seen
+        if count > len(seen):
+            raise IndexError(f"{self.label} holds {len(seen)} tuples, not {count}; wait for them first")
+        if count == len(seen):
+            values = list(seen)
+            seen.clear()
+        else:
+            values = [seen.popleft() for _ in range(count)]
+        self._context.popped += values
+        return values
 
     def pop_all(self) -> list[Any]:
         """Take all the tuples there are."""
@@ -63,7 +74,7 @@ class InputPort:
     def peek(self) -> Any:
         """Look at the next tuple and leave it."""
         if not self._seen:
-            raise IndexError(f"{self._label} holds no tuple; wait for one first")
+            raise IndexError(f"{self.label} holds no tuple; wait for one first")
         return self._seen[0]
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -77,10 +88,31 @@ class InputPort:
 
     def show(self, arrived: int, closed: bool) -> None:
         """For the runtime: let the loop see everything up to this many arrivals."""
+        if self._hidden and arrived == self.arrived:
+            self._seen.extend(self._hidden)
+            self._hidden.clear()
+            self.shown = arrived
+            self._batch = list(self._seen)
         while self.shown < arrived:
             self._seen.append(self._hidden.popleft())
             self.shown += 1
         self.closed = closed
+
+    def arrive_many(self, values: list[Any]) -> None:
+        """For the runtime: tuples have come."""
+        self._hidden.extend(values)
+        self.arrived += len(values)
+
+    @property
+    def last(self) -> Any:
+        """For the runtime: the tuple that was taken last, where that is known."""
+        taken = len(self._batch) - len(self._seen)
+        return self._batch[taken - 1] if 0 < taken <= len(self._batch) else _NONE
+
+    @property
+    def held(self) -> int:
+        """For the runtime: how many tuples are in the loop's hands."""
+        return len(self._seen) + len(self._hidden)
 
     def can_have(self, count: int) -> bool:
         return len(self._seen) + len(self._hidden) >= count
@@ -114,7 +146,9 @@ class LoopContext:
         self.inputs = [InputPort(self, f"input {place} of {operator!r}") for place in range(inputs)]
         self.controls = [InputPort(self, f"control {place} of {operator!r}") for place in range(controls)]
         self.key = key
-        self.stopping = False
+        self._stopping = False
+        self.wanted: dict[InputPort, int] = {}
+        """For the runtime: what the loop waits for, or has waited for last."""
         self.popped: list[Any] = []
         """For the runtime: what was taken since the last wait."""
         self._operator = operator
@@ -127,7 +161,7 @@ class LoopContext:
         self._to_replay = deque(replay)
         self._record = record
         self._last_recorded: Sight | None = None
-        self._can_go_on: Callable[[], bool] = _always
+        self._can_go_on: Callable[[], bool] = always
 
     @property
     def state(self) -> dict[Any, Any]:
@@ -136,9 +170,14 @@ class LoopContext:
             raise AttributeError(f"operator {self._operator!r} is stateless, so it has no ctx.state")
         return self._state
 
+    @property
+    def stopping(self) -> bool:
+        """Whether the flow was asked to stop."""
+        return self._stopping
+
     async def wait_all(self, spec: Spec | None = None) -> bool:
         """Wait until every port has its count (one on every input by default); `False` once that can never be."""
-        wanted = self._wanted(spec)
+        wanted = self.wanted = self._wanted(spec)
         self._step += 1
 
         def never() -> bool:
@@ -155,7 +194,7 @@ class LoopContext:
 
     async def wait_any(self, spec: Spec | None = None) -> bool:
         """Wait until some port has its count (one on any input by default); `False` once that can never be."""
-        wanted = self._wanted(spec)
+        wanted = self.wanted = self._wanted(spec)
         self._step += 1
 
         def never() -> bool:
@@ -177,15 +216,19 @@ class LoopContext:
         if not 0 <= port < self._outputs:
             raise IndexError(f"operator {self._operator!r} has {self._outputs} outputs, so there is no port {port}")
         self._step += 1
-        self._can_go_on = _always
+        self._can_go_on = always
         for value in values:
             self._send(port, value)
-            await _trap(Trap.FULL)
+            await trapped(Trap.FULL)
         if self._recorded() is not None:
-            await self._until(_always)
+            await self._until(always)
         self._look()
 
     # For the runtime
+
+    def last_popped(self) -> list[Any]:
+        """The tuple that was taken last from each port, where that is known."""
+        return [port.last for port in self._ports if port.last is not _NONE]
 
     def can_go_on(self) -> bool:
         """Whether resuming the loop would get it any further."""
@@ -226,9 +269,9 @@ class LoopContext:
         if recorded is not None:
             condition = partial(self._has_arrived, recorded)
         self._can_go_on = condition
-        await _trap(Trap.WAIT)
+        await trapped(Trap.WAIT)
         while not condition():
-            await _trap(Trap.WAIT)
+            await trapped(Trap.WAIT)
         self.popped.clear()
 
     def _has_arrived(self, sight: Sight) -> bool:
@@ -248,7 +291,7 @@ class LoopContext:
             sight = self.sight()
         for port, arrived, closed in zip(self._ports, sight.arrived, sight.closed, strict=True):
             port.show(arrived, closed)
-        self.stopping = sight.stopping
+        self._stopping = sight.stopping
         self._take_down(sight)
         return True
 
@@ -259,7 +302,7 @@ class LoopContext:
             self._last_recorded = sight
 
 
-def _always() -> bool:
+def always() -> bool:
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,92 +38,116 @@ class CsvFiles(LineFiles):
         multiline: bool,
     ) -> None:
         super().__init__(paths, schema, limits)
-        if len(delimiter.encode()) != 1:
-            raise FlowError(f"csv source: delimiter= is a single character, not {delimiter!r}")
+        check_delimiter("csv source", delimiter)
         if self.schema is None and header is False:
             raise FlowError("csv source: without a header line the columns need names: give a schema=")
         self._header = header
         self._delimiter = delimiter
         self._multiline = multiline
-        for field in () if self.schema is None else self.schema.arrow:
-            if pa.types.is_nested(field.type):
-                raise FlowError(f"csv source: column {field.name!r} is a {field.type}, which CSV can't hold")
+        check_columns("csv source", self.schema)
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         columns, data_start = self._layout(split.partition)
         start = max(split.start, data_start)
         for block in read_blocks(split.partition, start, split.end, self._limits, self._multiline):
-            yield parse_lines(block, lambda lines: self._rows(lines, columns), self._multiline)
+            yield parse_lines(block, lambda lines: self._rows(lines, columns), self._limits)
 
     def _parse(self, lines: list[bytes]) -> list[Any]:
         raise NotImplementedError("rows need the columns of their file")
 
     def _layout(self, path: str) -> tuple[list[str], int]:
         """The columns of a file, and where its rows begin."""
-        first = next(read_blocks(path, 0, None, self._limits, self._multiline), None)
-        line = b"" if first is None else first.lines()[0]
-        try:
-            cells = list(self._table([line], None).to_pylist()[0].values()) if line.strip() else []
-        except ValueError as error:
-            raise SourceError(f"{path}, line 1: {error}") from None
-        cells = [str(cell).removeprefix("\ufeff") for cell in cells]
         names = None if self.schema is None else list(self.schema.names)
-        if self._header is False or (self._header is None and names is not None and not set(names) <= set(cells)):
-            assert names is not None
+        if names is not None and self._header is False:
             return names, 0
-        missing = [name for name in names or () if name not in cells]
-        if missing and first is not None:
+        for block in read_blocks(path, 0, None, self._limits, self._multiline):
+            for place, line in enumerate(block.lines):
+                if not line.strip():
+                    continue
+                try:
+                    cells = self._cells(line)
+                except ValueError as error:
+                    if names is not None and self._header is None:
+                        return names, 0
+                    raise SourceError(f"{path}, line {block.line_numbers[place]}: the header: {error}") from None
+                if names is not None and self._header is None and not set(names) <= set(cells):
+                    return names, 0
+                self._check_header(path, cells, names or [])
+                return cells, block.end - sum(map(len, block.lines[place + 1 :]))
+        return names or [], 0
+
+    def _cells(self, line: bytes) -> list[str]:
+        """The cells of a header: text, whatever they look like."""
+        self._limits.check_lines([line])
+        try:
+            return next(csv.reader([line.decode()], delimiter=self._delimiter, strict=True))
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+
+    def _check_header(self, path: str, cells: list[str], names: list[str]) -> None:
+        if missing := [name for name in names if name not in cells]:
             raise SourceError(f"{path}: the header has no column {missing[0]!r}; it has {', '.join(cells)}")
         if len(set(cells)) < len(cells):
             raise SourceError(f"{path}: two columns in the header have the same name: {', '.join(cells)}")
         if len(cells) > self._limits.fields:
             raise SourceError(f"{path}: {len(cells):,} columns are more than limits=Limits(fields=…) allows")
-        return cells, len(line)
 
     def _rows(self, lines: list[bytes], columns: list[str]) -> list[Any]:
-        lines = [line for line in lines if not line.isspace()]
+        delimiter = self._delimiter.encode()
+        lines = [line for line in lines if not line.isspace() or delimiter in line]
         if not lines:
             return []
-        table = self._table(lines, columns)
-        if table.num_rows != len(lines):
-            # An open quote takes in the lines after it: not this block at once, then, but line by line.
+        table = self._table(b"".join(lines), columns)
+        if table.num_rows > len(lines):
+            raise ValueError("a quote or a carriage return stands where none can be")
+        if table.num_rows < len(lines) or self._is_quote_open(lines, table):
             raise ValueError("a quote is opened and never closed")
         if self.schema is not None:
             table = fit_text(table, self.schema)
         rows: list[Any] = table.to_pylist()
         return rows
 
-    def _table(self, lines: list[bytes], columns: list[str] | None) -> pa.Table:
-        data = b"".join(lines)
-        read = pyarrow.csv.ReadOptions(
-            column_names=columns,
-            autogenerate_column_names=columns is None,
-            use_threads=False,
-            block_size=len(data) + 1,
+    def _is_quote_open(self, lines: list[bytes], table: pa.Table) -> bool:
+        """Whether pyarrow has taken the end of a line, or of the file, for a part of a value."""
+        if self._multiline:
+            return lines[-1].count(b'"') % 2 == 1
+        return any(b'"' in line for line in lines) and any(
+            pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns
         )
-        types = None if columns is None else dict.fromkeys(columns, pa.string())
+
+    def _table(self, data: bytes, columns: list[str]) -> pa.Table:
+        read = pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(data) + 2)
         convert = pyarrow.csv.ConvertOptions(
-            column_types=types, strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False
+            column_types=dict.fromkeys(columns, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+            quoted_strings_can_be_null=False,
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=False)
+        # An open quote in the last line shows by the newline that it takes in.
+        ended = data if data.endswith(b"\n") else data + b"\n"
         try:
-            table = pyarrow.csv.read_csv(pa.BufferReader(data), read, parse, convert)
+            return pyarrow.csv.read_csv(pa.BufferReader(ended), read, parse, convert)
         except pa.ArrowInvalid as error:
-            raise ValueError(_plain(str(error), data, columns)) from None
-        if len(lines) == 1 and not self._multiline and b'"' in data and _holds_newline(table):
-            raise ValueError("a quote is opened and never closed")
-        return table
+            raise ValueError(_plain(str(error), columns)) from None
 
 
-def _holds_newline(table: pa.Table) -> bool:
-    return any(b"\n" in str(value).encode() for row in table.to_pylist() for value in row.values())
+def check_delimiter(what: str, delimiter: str) -> None:
+    if len(delimiter.encode()) != 1 or delimiter in '"\r\n':
+        raise FlowError(f"{what}: delimiter= is a single character (and no quote or line break), not {delimiter!r}")
 
 
-def _plain(message: str, data: bytes, columns: list[str] | None) -> str:
+def check_columns(what: str, schema: Schema | None) -> None:
+    for field in () if schema is None else schema.arrow:
+        if pa.types.is_nested(field.type):
+            raise FlowError(f"{what}: column {field.name!r} is a {ddl_type(field.type)}, which CSV can't hold")
+
+
+def _plain(message: str, columns: list[str]) -> str:
     """pyarrow's message about one line, without its own row numbers."""
     if "Expected" in message and "columns, got" in message:
         found = message.split("columns, got ")[1].split(":")[0]
-        return f"expected {len(columns or ())} columns ({', '.join(columns or ())}), found {found}"
+        return f"expected {len(columns)} columns ({', '.join(columns)}), found {found}"
     if "invalid UTF8" in message:
         return "not UTF-8"
     return message

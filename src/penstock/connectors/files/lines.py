@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -25,20 +27,115 @@ class Limits:
     nesting: int = 64
     decompressed_bytes: int = 1 << 40
 
+    def check_lines(self, lines: Sequence[bytes]) -> None:
+        if max(map(len, lines), default=0) > self.line_bytes:
+            raise ValueError(
+                f"longer than {self.line_bytes:,} bytes; if that is right, raise limits=Limits(line_bytes=…)"
+            )
+
+    def unreadable(self, line: bytes, message: str) -> Unreadable:
+        text = line[: self.line_bytes].decode("utf-8", "replace").rstrip("\r\n")
+        return Unreadable(text, SourceError(message))
+
+
+class LineCutter:
+    """Cuts bytes into whole lines as they come; of a line that is too long it keeps only the beginning.
+
+    With `quoted_newlines` a line goes on where a newline stands inside quotes.
+    """
+
+    def __init__(self, limits: Limits, quoted_newlines: bool = False) -> None:
+        self._limits = limits
+        self._quoted_newlines = quoted_newlines
+        self._rest = b""
+        self._dropped = 0
+
+    def feed(self, data: bytes) -> tuple[list[bytes], int]:
+        """The lines that are whole now, and how many bytes they took."""
+        lines: list[bytes] = []
+        length = 0
+        if len(self._rest) > self._limits.line_bytes:
+            end = data.find(b"\n")
+            if end < 0:
+                self._dropped += len(data)
+                return [], 0
+            self._dropped += end
+            self._rest += b"\n"
+            lines, length = self.finish()
+            data = data[end + 1 :]
+        data = self._rest + data
+        cut = _last_line_end(data, self._quoted_newlines)
+        self._rest = data[cut:]
+        return [*lines, *_split(data[:cut], self._quoted_newlines)], length + cut
+
+    def finish(self) -> tuple[list[bytes], int]:
+        """The last line, if it has no end."""
+        lines, length = [self._rest] if self._rest else [], len(self._rest) + self._dropped
+        self._rest, self._dropped = b"", 0
+        return lines, length
+
+
+def _last_line_end(data: bytes, quoted_newlines: bool) -> int:
+    cut = data.rfind(b"\n") + 1
+    if quoted_newlines:
+        quotes = data.count(b'"', 0, cut)
+        while quotes % 2:
+            previous = data.rfind(b"\n", 0, cut - 1) + 1
+            quotes -= data.count(b'"', previous, cut)
+            cut = previous
+    return cut
+
+
+def _split(data: bytes, quoted_newlines: bool) -> list[bytes]:
+    """Split at newlines alone: `splitlines` would also split at a lone carriage return."""
+    lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
+    if not quoted_newlines:
+        return lines
+    joined: list[bytes] = []
+    is_open = False
+    for line in lines:
+        if is_open:
+            joined[-1] += line
+        else:
+            joined.append(line)
+        is_open ^= bool(line.count(b'"') % 2)
+    return joined
+
+
+class Beginning:
+    """Where a read began; the number of that line is found by reading up to it, once, and only errors ask."""
+
+    def __init__(self, path: str, position: int) -> None:
+        self._path = path
+        self._position = position
+
+    @cached_property
+    def line(self) -> int:
+        number, left = 1, self._position
+        with pa.input_stream(self._path, compression="detect") as stream:
+            while left > 0 and (data := stream.read(min(left, _BLOCK_BYTES))):
+                number += data.count(b"\n")
+                left -= len(data)
+        return number
+
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of one file; `start` counts bytes, decompressed."""
+    """Whole lines of one file; `start` and `end` count bytes, decompressed."""
 
     path: str
     start: int
-    data: bytes
+    end: int
+    lines: list[bytes]
+    beginning: Beginning
+    lines_before: int
+    """How many lines of the file lie between the beginning and this block."""
 
-    def lines(self) -> list[bytes]:
-        """Split at newlines alone: `splitlines` would also split at a lone carriage return."""
-        *lines, last = self.data.split(b"\n")
-        whole = [line + b"\n" for line in lines]
-        return [*whole, last] if last else whole
+    @cached_property
+    def line_numbers(self) -> list[int]:
+        """The number of each line in the file; only errors ask."""
+        first = self.beginning.line + self.lines_before
+        return list(accumulate((line.count(b"\n") for line in self.lines), initial=first))
 
 
 def is_compressed(path: str) -> bool:
@@ -54,29 +151,26 @@ def read_blocks(
     path: str, start: int, end: int | None, limits: Limits, quoted_newlines: bool = False
 ) -> Iterator[Block]:
     """The lines between two positions, in blocks that end at a line's end (or outside quotes)."""
-    position, rest = start, b""
-    for data in _raw_blocks(path, start, end, limits):
-        data = rest + data
-        cut = _last_line_end(data, quoted_newlines)
-        if cut:
-            yield Block(path, position, data[:cut])
-            position += cut
-        rest = data[cut:]
-        if len(rest) > limits.line_bytes:
-            raise SourceError(
-                f"{path}, line {line_number(path, position)}: longer than {limits.line_bytes:,} bytes; "
-                "if that is right, raise limits=Limits(line_bytes=…)"
-            )
-    if rest:
-        yield Block(path, position, rest)
+    beginning = Beginning(path, start)
+    cutter = LineCutter(limits, quoted_newlines)
+    position, lines_before = start, 0
+    for lines, length in _cut(_raw_blocks(path, start, end, limits), cutter):
+        block = Block(path, position, position + length, lines, beginning, lines_before)
+        lines_before += sum(line.count(b"\n") for line in lines) if quoted_newlines else len(lines)
+        position = block.end
+        if block.start == 0 and lines[0].startswith(_BYTE_ORDER_MARK):
+            lines[:1] = filter(None, [lines[0][len(_BYTE_ORDER_MARK) :]])
+        yield block
 
 
-def _last_line_end(data: bytes, quoted_newlines: bool) -> int:
-    cut = data.rfind(b"\n") + 1
-    if quoted_newlines:
-        while cut and data.count(b'"', 0, cut) % 2:
-            cut = data.rfind(b"\n", 0, cut - 1) + 1
-    return cut
+def _cut(pieces: Iterator[bytes], cutter: LineCutter) -> Iterator[tuple[list[bytes], int]]:
+    for data in pieces:
+        lines, length = cutter.feed(data)
+        if lines:
+            yield lines, length
+    lines, length = cutter.finish()
+    if lines:
+        yield lines, length
 
 
 def _raw_blocks(path: str, start: int, end: int | None, limits: Limits) -> Iterator[bytes]:
@@ -112,52 +206,23 @@ def _skip(stream: Any, start: int, path: str) -> None:
         start -= skipped
 
 
-def line_number(path: str, position: int) -> int:
-    """The number of the line at a byte position, found by reading up to it: only errors ask."""
-    number, left = 1, position
-    with pa.input_stream(path, compression="detect") as stream:
-        while left > 0 and (data := stream.read(min(left, _BLOCK_BYTES))):
-            number += data.count(b"\n")
-            left -= len(data)
-    return number
-
-
-def parse_lines(block: Block, parse: Callable[[list[bytes]], list[Any]], quoted_newlines: bool = False) -> Chunk:
+def parse_lines(block: Block, parse: Callable[[list[bytes]], list[Any]], limits: Limits) -> Chunk:
     """Parse a block at once; where that fails, halve it until each bad line stands alone as `Unreadable`."""
-    lines = records(block.lines()) if quoted_newlines else block.lines()
     values: list[Any] = []
-    position = block.start
-    if position == 0 and lines and lines[0].startswith(_BYTE_ORDER_MARK):
-        lines[0] = lines[0][len(_BYTE_ORDER_MARK) :]
-        position = len(_BYTE_ORDER_MARK)
 
-    def parse_range(lines: list[bytes]) -> None:
-        nonlocal position
+    def parse_range(first: int, end: int) -> None:
+        lines = block.lines[first:end]
         try:
+            limits.check_lines(lines)
             values.extend(parse(lines))
         except (ValueError, RecursionError) as error:
             if len(lines) > 1:
-                middle = len(lines) // 2
-                parse_range(lines[:middle])
-                parse_range(lines[middle:])
+                middle = (first + end) // 2
+                parse_range(first, middle)
+                parse_range(middle, end)
                 return
-            number = line_number(block.path, position)
-            text = lines[0].decode("utf-8", "replace").rstrip("\r\n")
-            values.append(Unreadable(text, SourceError(f"{block.path}, line {number}: {error}")))
-        position += sum(map(len, lines))
+            where = f"{block.path}, line {block.line_numbers[first]}"
+            values.append(limits.unreadable(lines[0], f"{where}: {error}"))
 
-    parse_range(lines)
-    return Chunk(values, block.start + len(block.data))
-
-
-def records(lines: list[bytes]) -> list[bytes]:
-    """Lines joined where a newline stands inside quotes."""
-    joined: list[bytes] = []
-    is_open = False
-    for line in lines:
-        if is_open:
-            joined[-1] += line
-        else:
-            joined.append(line)
-        is_open ^= bool(line.count(b'"') % 2)
-    return joined
+    parse_range(0, len(block.lines))
+    return Chunk(values, block.end)

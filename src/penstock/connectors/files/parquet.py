@@ -11,7 +11,7 @@ from penstock.clock import Clock
 from penstock.connectors.files.discover import Paths, checked_paths, find_files
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import SourceError
-from penstock.schema import Schema
+from penstock.schema import Row, Schema
 
 _ROWS_PER_CHUNK = 8192
 
@@ -31,31 +31,32 @@ class ParquetFiles(Source):
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         file = self._open(split.partition)
+        end = file.metadata.num_rows if split.end is None else split.end
         position = 0
         for group in range(file.num_row_groups):
             rows_in_group = file.metadata.row_group(group).num_rows
-            if position + rows_in_group <= split.start:
+            if position + rows_in_group <= split.start or position >= end:
                 position += rows_in_group
                 continue
+            for rows in self._rows(file, group, split.partition):
+                wanted = rows[max(0, split.start - position) : max(0, end - position)]
+                position += len(rows)
+                if wanted:
+                    yield Chunk(wanted, min(position, end))
+
+    def _rows(self, file: pyarrow.parquet.ParquetFile, group: int, path: str) -> Iterator[list[Row]]:
+        try:
             for batch in file.iter_batches(_ROWS_PER_CHUNK, [group], columns=self._columns()):
-                skip = max(0, min(split.start - position, batch.num_rows))
-                take = batch.num_rows if split.end is None else min(batch.num_rows, split.end - position)
-                position += batch.num_rows
-                if take > skip:
-                    yield Chunk(self._fit(batch.slice(skip, take - skip), split.partition), position)
+                table = pa.Table.from_batches([batch])
+                if self.schema is not None:
+                    table = table.select(self.schema.names).cast(self.schema.arrow)
+                yield table.to_pylist(maps_as_pydicts="strict")
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            fit = "" if self.schema is None else " with this schema"
+            raise SourceError(f"{path}: the rows can't be read{fit}: {error}") from None
 
     def _columns(self) -> list[str] | None:
         return None if self.schema is None else list(self.schema.names)
-
-    def _fit(self, batch: pa.RecordBatch, path: str) -> list[dict[str, object]]:
-        table = pa.Table.from_batches([batch])
-        if self.schema is not None:
-            try:
-                table = table.select(self.schema.names).cast(self.schema.arrow)
-            except (pa.ArrowInvalid, KeyError, ValueError) as error:
-                raise SourceError(f"{path}: the rows don't fit the schema: {error}") from None
-        rows: list[dict[str, object]] = table.to_pylist()
-        return rows
 
     def _open(self, path: str) -> pyarrow.parquet.ParquetFile:
         try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import errno
 import io
 import json
+import numbers
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from datetime import date, time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -20,6 +23,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from penstock.connectors.files.csv import check_columns, check_delimiter
 from penstock.connectors.files.discover import PathLike
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.errors import FlowError, SinkError
@@ -29,6 +33,7 @@ Mode = Literal["error", "append", "overwrite"]
 
 _BYTES_PER_FILE = 128 << 20
 _ROWS_PER_GROUP = 65_536
+_ATOMS = frozenset({type(None), bool, int, float, str, bytes, date, datetime, Decimal})
 
 
 class Encoder(ABC):
@@ -36,7 +41,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def add(self, values: Sequence[Any]) -> None:
-        """Take all of the values in, or raise `ValueError` and take none."""
+        """Take all of the values in, or raise and take none."""
 
     @abstractmethod
     def take_bytes(self) -> bytes:
@@ -104,33 +109,31 @@ class _DirectoryWriter(SinkWriter):
         self._part = first
         self._old = old
         self._file: io.BufferedWriter | None = None
+        self._is_broken = False
         self._temporary = directory / f".{uuid.uuid4().hex}.tmp"
         self._encoder = sink.encoder()
 
     def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
         rejected: list[Rejected] = []
         self._add(values, 0, rejected)
-        data = self._encoder.take_bytes()
-        if data:
-            self._put(data)
-        if self._file is not None and self._file.tell() >= _BYTES_PER_FILE:
-            self._publish()
+        with self._whole_or_nothing():
+            self._put(self._encoder.take_bytes())
+            if self._file is not None and self._file.tell() >= _BYTES_PER_FILE:
+                self._publish()
         return rejected
 
     def close(self) -> None:
-        if self._file is not None or (rest := self._encoder.finish()):
-            if self._file is None:
-                self._put(rest)
-                self._rename()
-            else:
-                self._publish()
-        self._remove_old()
+        if self._is_broken:
+            return
+        with self._whole_or_nothing():
+            self._publish()
+            self._remove_old()
 
     def _add(self, values: Sequence[Any], position: int, rejected: list[Rejected]) -> None:
         """All at once; where that fails, halve until each bad value stands alone."""
         try:
             self._encoder.add(values)
-        except ValueError as error:
+        except Exception as error:
             if len(values) == 1:
                 rejected.append(Rejected(position, error))
                 return
@@ -139,38 +142,44 @@ class _DirectoryWriter(SinkWriter):
             self._add(values[middle:], position + middle, rejected)
 
     def _put(self, data: bytes) -> None:
-        try:
+        if data:
             if self._file is None:
                 self._file = self._temporary.open("wb")
             self._file.write(data)
-        except OSError as error:
-            raise self._error(error) from error
 
     def _publish(self) -> None:
-        if rest := self._encoder.finish():
-            self._put(rest)
-        self._rename()
-        self._encoder = self._sink.encoder()
-
-    def _rename(self) -> None:
-        assert self._file is not None
-        try:
-            self._file.close()
-            self._remove_old()
-            os.replace(self._temporary, self._directory / f"part-{self._part:08d}{self._sink.suffix}")
-        except OSError as error:
-            raise self._error(error) from error
+        self._put(self._encoder.finish())
+        if self._file is None:
+            return
+        self._file.close()
+        self._remove_old()
+        path = self._directory / f"part-{self._part:08d}{self._sink.suffix}"
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, f"somebody else has written {path.name}")
+        os.replace(self._temporary, path)
         self._file = None
         self._part += 1
+        self._encoder = self._sink.encoder()
+
+    @contextmanager
+    def _whole_or_nothing(self) -> Iterator[None]:
+        """A file that can't be written to its end goes away, and nothing is written after it."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            self._is_broken = True
+            with suppress(OSError):
+                if self._file is not None:
+                    self._file.close()
+            self._temporary.unlink(missing_ok=True)
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise SinkError(f"{self._sink.name} sink: can't write to {str(self._directory)!r}: {reason}") from error
 
     def _remove_old(self) -> None:
         """What is overwritten goes when the first new file is whole, not before."""
         for path in self._old:
             path.unlink(missing_ok=True)
         self._old = ()
-
-    def _error(self, error: OSError) -> SinkError:
-        return SinkError(f"{self._sink.name} sink: can't write to {str(self._directory)!r}: {error.strerror}")
 
 
 class _Buffered(Encoder):
@@ -225,7 +234,7 @@ class _JsonEncoder(_Buffered):
     def add(self, values: Sequence[Any]) -> None:
         plain = [as_plain(value) for value in values]
         if self._schema is not None:
-            plain = self._schema.table(plain).to_pylist()
+            plain = self._schema.table(plain).to_pylist(maps_as_pydicts="strict")
         try:
             lines = [json.dumps(value, ensure_ascii=False, default=_json_default, allow_nan=False) for value in plain]
             self._ready.append("".join(line + "\n" for line in lines).encode())
@@ -234,11 +243,17 @@ class _JsonEncoder(_Buffered):
 
 
 def as_plain(value: Any) -> Any:
-    """A tuple as rows and JSON know it: named tuples and dataclasses become dicts, at any depth of named tuples."""
+    """A tuple as rows and JSON know it: named tuples and dataclasses become dicts, at any depth."""
+    if type(value) in _ATOMS:
+        return value
+    if isinstance(value, dict):
+        return {name: as_plain(part) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: as_plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(part) for part in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value
 
 
@@ -265,11 +280,35 @@ def _rows(values: Sequence[Any]) -> list[Row]:
     return rows
 
 
-def _inferred(rows: Sequence[Row]) -> pa.Table:
-    try:
-        return pa.Table.from_pylist(rows)
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(str(error)) from None
+def inferred(rows: Sequence[Row]) -> pa.Table:
+    """A table with every column that any of the rows has, in the order of their appearance."""
+    if not all(rows):
+        raise ValueError("a row has no columns; give a schema=")
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            _check_alike(values)
+            columns[name] = pa.array(values)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"column {name!r}: {error}; give a schema=") from None
+    return pa.table(columns)
+
+
+def _check_alike(values: Iterable[Any]) -> None:
+    """Refuse a mixture that pyarrow would make one type of by dropping a time of day, or a zone."""
+    present = [value for value in values if value is not None]
+    kinds = set(map(type, present))
+    if len(kinds) > 1 and not all(issubclass(kind, numbers.Real) for kind in kinds):
+        raise ValueError(f"{' and '.join(sorted(kind.__name__ for kind in kinds))} are mixed")
+    if kinds == {datetime} and len({value.tzinfo is None for value in present}) > 1:
+        raise ValueError("times with and without a zone are mixed")
+    if kinds == {list}:
+        _check_alike(part for value in present for part in value)
+    if kinds == {dict}:
+        for name in dict.fromkeys(name for value in present for name in value):
+            _check_alike(value.get(name) for value in present)
 
 
 class CsvSink(FileSink):
@@ -279,6 +318,8 @@ class CsvSink(FileSink):
 
     def __init__(self, path: PathLike, schema: str | None, mode: Mode, header: bool, delimiter: str) -> None:
         super().__init__(path, schema, mode, ".csv")
+        check_delimiter("csv sink", delimiter)
+        check_columns("csv sink", self._schema)
         self._header = header
         self._delimiter = delimiter
 
@@ -287,35 +328,60 @@ class CsvSink(FileSink):
 
 
 class _CsvEncoder(_Buffered):
-    """Without a schema, the first row says which columns there are."""
+    """Without a schema, the first row says which columns there are, and each value how it is written."""
 
     def __init__(self, schema: Schema | None, header: bool, delimiter: str) -> None:
         super().__init__()
         self._schema = schema
-        self._names: tuple[str, ...] | None = None
+        self._names: tuple[str, ...] = ()
         self._header_due = header
         self._delimiter = delimiter
 
     def add(self, values: Sequence[Any]) -> None:
-        out = pa.BufferOutputStream()
-        options = pyarrow.csv.WriteOptions(include_header=self._header_due, delimiter=self._delimiter)
-        table = self._table(_rows(values))
-        try:
-            pyarrow.csv.write_csv(table, out, options)
-        except pa.ArrowException as error:
-            raise ValueError(str(error)) from None
-        self._ready.append(out.getvalue().to_pybytes())
-        self._names = tuple(table.column_names)
+        rows = _rows(values)
+        self._ready.append(self._free_lines(rows) if self._schema is None else self._lines(self._schema.table(rows)))
         self._header_due = False
 
-    def _table(self, rows: list[Row]) -> pa.Table:
-        if self._schema is not None:
-            return self._schema.table(rows)
+    def _lines(self, table: pa.Table) -> bytes:
+        out = pa.BufferOutputStream()
+        options = pyarrow.csv.WriteOptions(include_header=self._header_due, delimiter=self._delimiter)
+        pyarrow.csv.write_csv(table, out, options)
+        data: bytes = out.getvalue().to_pybytes()
+        return data
+
+    def _free_lines(self, rows: Sequence[Row]) -> bytes:
         names = self._names or tuple(rows[0])
+        if not names:
+            raise ValueError("the first row has no columns; give a schema=")
         for row in rows:
             if unknown := [name for name in row if name not in names]:
                 raise ValueError(f"the first row has no column {unknown[0]!r}, only {', '.join(names)}; give a schema=")
-        return _inferred([{name: row.get(name) for name in names} for row in rows])
+        records = [[row.get(name) for name in names] for row in rows]
+        if self._header_due:
+            records.insert(0, list(names))
+        data = "".join(self._delimiter.join(map(_csv_cell, record)) + "\n" for record in records).encode()
+        self._names = names
+        return data
+
+
+def _csv_cell(value: Any) -> str:
+    """A value as pyarrow would write it: only `None` is empty, and text is always quoted."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Enum():
+            return _csv_cell(value.value)
+        case int() | float() | Decimal() | date() | time():
+            return str(value)
+        case str():
+            return '"' + value.replace('"', '""') + '"'
+        case bytes():
+            return _csv_cell(value.decode())
+        case list() | tuple() | dict():
+            raise ValueError(f"CSV can't hold a {type(value).__name__}")
+    return _csv_cell(_json_default(value))
 
 
 class ParquetSink(FileSink):
@@ -344,16 +410,23 @@ class _ParquetEncoder(Encoder):
     def add(self, values: Sequence[Any]) -> None:
         rows = _rows(values)
         if self._is_final:
-            table = Schema(self._schema).table(rows)
+            self._waiting.append(Schema(self._schema).table(rows))
         else:
-            table = _inferred(rows)
-            try:
-                known = [table.schema] if self._schema is None else [self._schema, table.schema]
-                self._schema = pa.unify_schemas(known, promote_options="permissive")
-            except (pa.ArrowException, TypeError) as error:
-                raise ValueError(f"{error}; give a schema=") from None
-        self._waiting.append(table)
+            self._agree(inferred(rows))
         self._waiting_rows += len(rows)
+
+    def _agree(self, table: pa.Table) -> None:
+        """Take the table in; either it or what waits gets the wider columns of the other."""
+        try:
+            if self._schema is not None:
+                table = pa.concat_tables([self._schema.empty_table(), table], promote_options="permissive")
+            if table.schema == self._schema:
+                self._waiting.append(table)
+            else:
+                self._waiting = [pa.concat_tables([*self._waiting, table], promote_options="permissive")]
+        except (pa.ArrowException, TypeError) as error:
+            raise ValueError(f"{error}; give a schema=") from None
+        self._schema = table.schema
 
     def take_bytes(self) -> bytes:
         if self._waiting_rows >= _ROWS_PER_GROUP:
@@ -369,12 +442,10 @@ class _ParquetEncoder(Encoder):
         return self._pipe.drain()
 
     def _write_group(self) -> None:
-        tables = [*self._waiting, self._schema.empty_table()]
-        table = pa.concat_tables(tables, promote_options="permissive").select(self._schema.names)
         self._is_final = True
         if self._writer is None:
             self._writer = pyarrow.parquet.ParquetWriter(self._pipe, self._schema)
-        self._writer.write_table(table.cast(self._schema).combine_chunks())
+        self._writer.write_table(pa.concat_tables(self._waiting).combine_chunks())
         self._waiting, self._waiting_rows = [], 0
 
 

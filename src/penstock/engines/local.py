@@ -1,0 +1,139 @@
+"""The local engine: one process, a pool of worker threads that run operators as coroutines and generated loops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from penstock.clock import Clock, SystemClock
+from penstock.engines.base import AtEnd, Engine, Job
+from penstock.errors import FlowError
+from penstock.flow.draw import explain
+from penstock.flow.nodes import Graph
+from penstock.observe.report import OperatorReport, Report
+from penstock.runtime.background import Background
+from penstock.runtime.build import build_cells, fused_groups
+from penstock.runtime.drivers import Driver, Threads
+from penstock.runtime.policies import SchedulingPolicy, resolve_policy
+from penstock.runtime.run import Run, Settings
+
+Threading = Literal["dynamic", "dedicated", "manual"]
+
+
+class Local(Engine):
+    """Low latency in one process.
+
+    `threading` is `"dynamic"` (any of `threads` workers runs any operator), `"dedicated"` (a thread for each operator)
+    or `"manual"` (one thread that carries what it has read to the end before it reads more). Queues hold `queue_size`
+    tuples; where a flow forks and rejoins they may grow to `queue_limit`. A driver loop is preempted after `quantum`
+    seconds.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        threads: int | Literal["auto"] = "auto",
+        policy: str | SchedulingPolicy = "min-latency",
+        threading: Threading = "dynamic",
+        queue_size: int = 16_384,
+        queue_limit: int = 1 << 20,
+        quantum: float = 0.05,
+        fuse: bool = True,
+        record_arrivals: bool = False,
+        clock: Clock | None = None,
+        driver: Callable[[Clock], Driver] | None = None,
+    ) -> None:
+        if threads != "auto" and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise FlowError(f"engine 'local': threads= is a number from 1 up or 'auto', not {threads!r}")
+        if threading not in ("dynamic", "dedicated", "manual"):
+            raise FlowError(f"engine 'local': threading= is 'dynamic', 'dedicated' or 'manual', not {threading!r}")
+        if queue_size < 1 or queue_limit < queue_size:
+            raise FlowError(
+                f"engine 'local': 1 <= queue_size <= queue_limit must hold, not {queue_size}, {queue_limit}"
+            )
+        if quantum <= 0:
+            raise FlowError(f"engine 'local': quantum= is a number of seconds above 0, not {quantum!r}")
+        self.threading = threading
+        self.threads = 1 if threading == "manual" else (os.cpu_count() or 1) if threads == "auto" else threads
+        self.policy = resolve_policy("last-in-pipeline" if threading == "manual" else policy)
+        self.settings = Settings(
+            queue_size=queue_size,
+            queue_limit=queue_limit,
+            quantum_seconds=quantum,
+            record_arrivals=record_arrivals,
+            fuses=fuse and threading != "dedicated",
+        )
+        self.clock = clock or SystemClock()
+        self._driver = driver
+
+    def driver(self, flow: str) -> Driver:
+        if self._driver is not None:
+            return self._driver(self.clock)
+        return Threads(self.threads, flow, dedicated=self.threading == "dedicated")
+
+    def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
+        return LocalJob(self, graph, at_end or "close")
+
+    def explain(self, graph: Graph) -> str:
+        groups = fused_groups(graph) if self.settings.fuses else [[node] for node in graph.nodes]
+        lines = [f"  {' + '.join(node.name for node in group)}" for group in groups]
+        threads = "a thread for each line" if self.threading == "dedicated" else f"{self.threads} threads"
+        return "\n".join([explain(graph), f"runs on {threads}; operators on one line are one loop:", *lines])
+
+
+class LocalJob(Job):
+    """A flow that runs on this process's threads."""
+
+    def __init__(self, engine: Local, graph: Graph, at_end: AtEnd) -> None:
+        self._engine = engine
+        self._driver = engine.driver(graph.flow)
+        settings = Settings(**{**engine.settings.__dict__, "closes_at_end": at_end == "close"})
+        self._run = Run(graph, engine.clock, engine.policy, settings, self._driver.on_ready)
+        self._run.cells = build_cells(graph, self._run)
+        self._driver.attach(self._run)
+        self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
+
+    def wait(self, timeout: float | None = None) -> Report:
+        if not self._background.join(timeout):
+            raise TimeoutError(f"the flow is still running after {timeout} seconds")
+        return self._background.result()
+
+    def stop(self, drain: bool = True) -> None:
+        self._run.stop(drain)
+        self._background.join()
+
+    def metrics(self) -> Mapping[str, OperatorReport]:
+        return self._run.counts()
+
+    def set_policy(self, policy: Any) -> None:
+        self._run.scheduler.policy = resolve_policy(policy)
+
+    @property
+    def is_running(self) -> bool:
+        return not self._background.join(0)
+
+    @property
+    def threads(self) -> int:
+        return self._driver.threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        if not isinstance(self._driver, Threads) or self._engine.threading != "dynamic":
+            raise FlowError("only the 'dynamic' threading model can change its number of threads")
+        if count < 1:
+            raise FlowError(f"a flow needs at least one thread, not {count}")
+        self._driver.set_threads(count)
+
+    @property
+    def stuck(self) -> list[str]:
+        """The operators that have held a worker for longer than a second."""
+        return self._driver.stuck() if isinstance(self._driver, Threads) else []
+
+    def _to_the_end(self) -> Report:
+        try:
+            self._driver.drive()
+        finally:
+            self._run.leave()
+        return self._run.report(self._engine.name)

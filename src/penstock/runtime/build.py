@@ -1,0 +1,111 @@
+"""From a graph to cells: which operators are fused, and which ports connect them."""
+
+from __future__ import annotations
+
+from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reads, Waits, Writes
+from penstock.operators.functions import Form
+from penstock.runtime.cells import Cell
+from penstock.runtime.chain import can_be_chained
+from penstock.runtime.end_cells import SinkCell, SourceCell
+from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell, TimedCell
+from penstock.runtime.loop_cell import LoopCell
+from penstock.runtime.ports import Port
+from penstock.runtime.run import Run
+
+
+def build_cells(graph: Graph, run: Run) -> list[Cell]:
+    """The cells of a graph, each after what it reads, connected by ports."""
+    groups = fused_groups(graph) if run.settings.fuses else [[node] for node in graph.nodes]
+    cells: list[Cell] = []
+    cell_of: dict[str, Cell] = {}
+    ports: dict[tuple[str, int], Port] = {}
+    for place, group in enumerate(groups):
+        first = group[0]
+        inputs = [
+            Port(_port_name(first, number), run.settings.queue_size)
+            for number in range(len(first.inputs) + len(first.controls))
+        ]
+        cell = _cell(run, place, group, inputs)
+        cells.append(cell)
+        for node in group:
+            cell_of[node.name] = cell
+        ports.update({(first.name, number): port for number, port in enumerate(inputs)})
+    for cell in cells:
+        cell.outputs = [_targets(graph, ports, ref) for ref in _output_refs(cell)]
+        for targets in cell.outputs:
+            for port in targets:
+                port.writer = cell
+    return cells
+
+
+def fused_groups(graph: Graph) -> list[list[Node]]:
+    """Consecutive function operators that nothing else reads in between, together; the others alone."""
+    groups: list[list[Node]] = []
+    group_of: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        group = _group_before(graph, node, group_of)
+        if group is None:
+            group = []
+            groups.append(group)
+        group.append(node)
+        group_of[node.name] = group
+    # A group stands where its last node stands, so that it comes after everything that it reads.
+    rank = {node.name: place for place, node in enumerate(graph.nodes)}
+    return sorted(groups, key=lambda group: rank[group[0].name])
+
+
+def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]]) -> list[Node] | None:
+    if not can_be_chained(node) or len(node.inputs) != 1 or node.inputs[0] is None:
+        return None
+    ref = node.inputs[0]
+    group = group_of[ref.node]
+    before = group[-1]
+    fits = (
+        before.name == ref.node
+        and before.outputs == 1
+        and ref.port == 0
+        and can_be_chained(before)
+        and len(graph.readers[ref]) == 1
+        and not _has_replicas(before)
+        and not _has_replicas(node)
+    )
+    return group if fits else None
+
+
+def _has_replicas(node: Node) -> bool:
+    return node.replicas is not None and node.replicas > 1
+
+
+def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
+    node = group[0]
+    match node.kind:
+        case Reads():
+            return SourceCell(run, place, node)
+        case Writes():
+            return SinkCell(run, place, node, ports[0])
+        case Waits():
+            return TimedCell(run, place, node, ports)
+        case Loops():
+            return LoopCell(run, place, node, ports)
+        case Applies(form=Form.ASYNC):
+            return AsyncCell(run, place, node, ports[0])
+        case Applies(form=Form.BATCH | Form.ARROW):
+            return BatchCell(run, place, [node], ports[0])
+    return ChainCell(run, place, group, ports[0])
+
+
+def _output_refs(cell: Cell) -> list[PortRef]:
+    """The outputs of the last node, then the dead letters of every node."""
+    last = cell.nodes[-1]
+    outputs = [PortRef(last.name, port) for port in range(last.outputs)]
+    return outputs + [PortRef(node.name, node.outputs) for node in cell.nodes]
+
+
+def _targets(graph: Graph, ports: dict[tuple[str, int], Port], ref: PortRef) -> list[Port]:
+    return [ports[reader.node, reader.port] for reader in graph.readers.get(ref, ())]
+
+
+def _port_name(node: Node, number: int) -> str:
+    kind = "input" if number < len(node.inputs) else "control"
+    place = number if number < len(node.inputs) else number - len(node.inputs)
+    return f"{kind} {place} of {node.name!r}" if len(node.inputs) + len(node.controls) > 1 else f"{node.name!r}"

@@ -1,0 +1,261 @@
+"""One operator (or a fused chain of them) at run time: the base of all cells, and the counters they keep."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+from penstock.flow.nodes import Node
+from penstock.observe.report import OperatorReport
+from penstock.runtime.failures import dead_letter, is_fatal, reported
+from penstock.runtime.ports import Port
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+
+_CHUNK_SECONDS = 0.001
+_FIRST_BUDGET = 64
+
+
+class Status(Enum):
+    """Where a cell is in its life; changed only under its lock."""
+
+    IDLE = auto()
+    QUEUED = auto()
+    RUNNING = auto()
+    DIRTY = auto()
+    """Running, and notified since it began: it must look again."""
+    COMPLETE = auto()
+
+
+class Failed(Exception):
+    """Unwinds a cell's run after a failure that ends the flow."""
+
+    def __init__(self, place: int, error: PenstockError) -> None:
+        super().__init__(str(error))
+        self.place = place
+        self.error = error
+
+
+class Counters:
+    """What one operator has done; written only by the holder of its cell."""
+
+    __slots__ = ("busy_seconds", "emitted", "failed", "late", "received")
+
+    def __init__(self) -> None:
+        self.received = self.emitted = self.failed = self.late = 0
+        self.busy_seconds = 0.0
+
+
+class Cell(ABC):
+    """Takes from its ports, runs on private memory, gives to the ports of others.
+
+    Only the worker that has claimed a cell may call `step`. `notify` queues it or marks it dirty.
+    """
+
+    def __init__(self, run: Run, place: int, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
+        self.run = run
+        self.place = place
+        """Its rank in the flow: everything that it reads has a lower one."""
+        self.nodes = nodes
+        self.inputs = list(inputs)
+        self.outputs: list[list[Port]] = []
+        self.counters = {node.name: Counters() for node in nodes}
+        self.last_run = 0.0
+        self.seconds_per_tuple = 0.0
+        self.started_at: float | None = None
+        self.blocked_on: Port | None = None
+        self.blocked_seconds = 0.0
+        self._blocked_since = 0.0
+        self.is_failed = False
+        """It has failed on a tuple, and takes no more."""
+        self.is_over = False
+        """It will never have anything more to do; the worker that sees it completes it."""
+        self.is_complete = False
+        self._status = Status.IDLE
+        self._is_listed = False
+        self._lock = threading.Lock()
+        self._outbox: list[tuple[Port, list[Any], float]] = []
+        self.is_waiting = False
+        """For a source: a timer or the outside world will notify it."""
+        for port in inputs:
+            port.reader = self
+
+    @property
+    def name(self) -> str:
+        return self.nodes[0].name
+
+    @property
+    def is_source(self) -> bool:
+        return not self.inputs
+
+    @property
+    def is_queued(self) -> bool:
+        return self._status is Status.QUEUED
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self._status in (Status.IDLE, Status.COMPLETE)
+
+    @property
+    def has_given_all(self) -> bool:
+        return not self._outbox
+
+    # What a kind of cell does, in this order; only `take` and `flush` touch what others see
+
+    @abstractmethod
+    def take(self) -> bool:
+        """Take something to do from the ports; whether there was any. Sets `is_over` when there never will be."""
+
+    @abstractmethod
+    def process(self) -> None:
+        """Do it, on private memory; what comes out goes to `give`."""
+
+    def open(self) -> None:
+        """Get ready, before any worker runs."""
+
+    def leave(self) -> None:
+        """The run is over, well or not."""
+
+    def close_controls(self) -> None:
+        """Nobody will send anything to the control inputs any more."""
+
+    # Scheduling
+
+    def notify(self) -> None:
+        """Something has changed: make sure that a worker looks at this cell after now."""
+        with self._lock:
+            if self._status is Status.RUNNING:
+                self._status = Status.DIRTY
+            if self._status is not Status.IDLE:
+                return
+            self._status = Status.QUEUED
+            if self._is_listed:
+                return
+            self._is_listed = True
+        self.run.scheduler.add(self)
+
+    def claim(self, from_list: bool = False) -> bool:
+        """Become the only worker in this cell."""
+        with self._lock:
+            if from_list:
+                self._is_listed = False
+            if self._status is not Status.QUEUED:
+                return False
+            self._status = Status.RUNNING
+            return True
+
+    def release(self, has_more: bool) -> None:
+        """Let go; queue the cell again if it has more to do, or was notified meanwhile."""
+        with self._lock:
+            if self._status is Status.COMPLETE:
+                return
+            if not (has_more or self._status is Status.DIRTY):
+                self._status = Status.IDLE
+                return
+            self._status = Status.QUEUED
+            if self._is_listed:
+                return
+            self._is_listed = True
+        self.run.scheduler.add(self)
+
+    def complete(self) -> None:
+        """Nothing more comes from here: readers see the end, and writers write for nobody."""
+        self._outbox.clear()
+        for port in self.inputs:
+            port.discard()
+        for targets in self.outputs:
+            for port in targets:
+                port.close()
+        self.is_complete = True
+        self.run.completed(self)
+        # Last, because a run in which nobody runs is at rest: everyone must have been told by then.
+        with self._lock:
+            self._status = Status.COMPLETE
+
+    def budget(self) -> int:
+        """How many tuples make about a millisecond of work."""
+        if self.seconds_per_tuple <= 0:
+            return _FIRST_BUDGET
+        return max(1, min(self.run.largest_chunk, int(_CHUNK_SECONDS / self.seconds_per_tuple)))
+
+    def learn_cost(self, count: int, seconds: float) -> None:
+        if count:
+            cost = seconds / count
+            self.seconds_per_tuple = cost if not self.seconds_per_tuple else 0.7 * self.seconds_per_tuple + 0.3 * cost
+
+    @property
+    def waits_for_outside(self) -> bool:
+        """Whether something that is no operator will notify it."""
+        return self.is_waiting
+
+    # Giving
+
+    def give(self, port: int, values: list[Any], born: float) -> None:
+        """Put values into the outbox, for every reader of an output port."""
+        if values:
+            self._outbox += [(target, values, born) for target in self.outputs[port]]
+
+    def flush(self) -> bool:
+        """Hand over what is in the outbox; `False` if a port is full, in which case it will notify this cell."""
+        while self._outbox:
+            waiting, self._outbox = self._outbox, []
+            full: list[Port] = []
+            for target, values, born in waiting:
+                rest = values if target in full else target.offer(values, born)
+                if rest:
+                    full.append(target)
+                    self._outbox.append((target, rest, born))
+            if not self._outbox:
+                break
+            if all(target.await_room(self) for target in full):
+                if self.blocked_on is None:
+                    self._blocked_since = self.run.clock.now()
+                self.blocked_on = full[0]
+                return False
+        if self.blocked_on is not None:
+            self.blocked_seconds += self.run.clock.now() - self._blocked_since
+            self.blocked_on = None
+        return True
+
+    # Failing
+
+    def failed(self, node: Node, value: Any, error: Exception, born: float) -> None:
+        """Skip or dead-letter a tuple, or end the flow by raising."""
+        if is_fatal(node, error):
+            report = reported(self.run.flow, node, value, error)
+            report.__cause__ = error if report is not error else error.__cause__
+            raise Failed(self.place, report)
+        self.counters[node.name].failed += 1
+        if node.on_error == "dead-letter":
+            self.give_dead_letter(node, value, error, born)
+
+    def give_dead_letter(self, node: Node, value: Any, error: Exception, born: float) -> None:
+        self.give(self.dead_letter_port(node), [dead_letter(node, value, error)], born)
+
+    def dead_letter_port(self, node: Node) -> int:
+        """Where the dead letters of a node leave the cell: behind the ports of its last node, in their order."""
+        return self.nodes[-1].outputs + self.nodes.index(node)
+
+    # Watching
+
+    def reports(self) -> dict[str, OperatorReport]:
+        return {
+            name: OperatorReport(
+                counts.received,
+                counts.emitted,
+                counts.busy_seconds,
+                failed=counts.failed,
+                late=counts.late,
+                queue_length=sum(map(len, self.inputs)) if name == self.name else 0,
+                write_blocked_ratio=self.run.share_of_time(self.blocked_seconds)
+                if name == self.nodes[-1].name
+                else 0.0,
+            )
+            for name, counts in self.counters.items()
+        }

@@ -1,0 +1,103 @@
+"""Cells at the ends of a flow: sources and sinks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.source import Unreadable, splits_from
+from penstock.flow.nodes import Node, Reads, Writes
+from penstock.runtime.cells import Cell
+from penstock.runtime.ports import Port
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+
+class SourceCell(Cell):
+    """Reads a source, chunk by chunk; where nothing has come, a timer looks again."""
+
+    def __init__(self, run: Run, place: int, node: Node) -> None:
+        super().__init__(run, place, [node], [])
+        assert isinstance(node.kind, Reads)
+        self._source = node.kind.source
+        self._has_ended = False
+
+    def open(self) -> None:
+        splits = list(splits_from(self._source))
+        self._chunks = (chunk for split in splits for chunk in self._source.read(split, self.run.clock))
+
+    def take(self) -> bool:
+        if self.run.is_stopping:
+            self.is_over = True
+        return not (self.is_over or self._has_ended or self.is_waiting or self.run.is_failing)
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        counters = self.counters[node.name]
+        started = self.run.clock.now()
+        chunk = next(self._chunks, None)
+        now = self.run.clock.now()
+        counters.busy_seconds += now - started
+        if chunk is None:
+            self._has_ended = True
+            self.is_over = self.run.settings.closes_at_end
+        elif not chunk.values:
+            self.run.timers.call_at(now + chunk.idle_seconds, self)
+            self.is_waiting = True
+        else:
+            counters.received += len(chunk.values)
+            self._send(node, list(chunk.values), now)
+
+    def _send(self, node: Node, values: list[Any], born: float) -> None:
+        good: list[Any] = []
+        try:
+            for value in values:
+                if isinstance(value, Unreadable):
+                    self.failed(node, value.raw, value.error, born)
+                else:
+                    good.append(value)
+        finally:
+            self.counters[node.name].emitted += len(good)
+            self.give(0, good, born)
+
+    def leave(self) -> None:
+        if hasattr(self, "_chunks"):
+            self._chunks.close()
+
+
+class SinkCell(Cell):
+    """Writes to a sink, and notes how long its tuples were under way."""
+
+    def __init__(self, run: Run, place: int, node: Node, port: Port) -> None:
+        super().__init__(run, place, [node], [port])
+        assert isinstance(node.kind, Writes)
+        self._sink = node.kind.sink
+        self._port = port
+        self._values: list[Any] = []
+        self._born = 0.0
+
+    def open(self) -> None:
+        self._writer = self._sink.open()
+
+    def take(self) -> bool:
+        closed = self._port.closed
+        self._values, self._born = self._port.take(self.budget())
+        self.is_over = closed and not self._values
+        return bool(self._values)
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        counters = self.counters[node.name]
+        values, self._values = self._values, []
+        started = self.run.clock.now()
+        counters.received += len(values)
+        for rejected in self._writer.write(values):
+            self.failed(node, values[rejected.position], rejected.error, self._born)
+        now = self.run.clock.now()
+        counters.busy_seconds += now - started
+        self.learn_cost(len(values), now - started)
+        self.run.note_latency(now - self._born)
+
+    def leave(self) -> None:
+        if hasattr(self, "_writer"):
+            self._writer.close()

@@ -1,0 +1,300 @@
+"""Cells that run functions: fused chains, batches, event-time logic, and functions that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.nodes import Applies, Node, Waits
+from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
+from penstock.operators.timed import LateTuple, TimedTable
+from penstock.runtime.cells import Cell, Failed
+from penstock.runtime.chain import compile_chain
+from penstock.runtime.ports import Port
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from penstock.runtime.run import Run
+
+_CHUNKS_PER_STAGED = 64
+
+
+class FunctionCell(Cell):
+    """Takes chunks from one port, as large as what takes about a millisecond."""
+
+    def __init__(self, run: Run, place: int, nodes: Sequence[Node], port: Port) -> None:
+        super().__init__(run, place, nodes, [port])
+        self._port = port
+        self._values: list[Any] = []
+        self._born = 0.0
+
+    def take(self) -> bool:
+        closed = self._port.closed  # read first: what was written before the end must not be missed
+        self._values, self._born = self._port.take(self.budget())
+        if not self._values and closed:
+            self.is_over = True
+        return bool(self._values)
+
+    def process(self) -> None:
+        values, self._values = self._values, []
+        started = self.run.clock.now()
+        try:
+            self.run_chunk(values)
+        finally:
+            self.took(len(values), self.run.clock.now() - started)
+
+    def run_chunk(self, values: list[Any]) -> None:
+        raise NotImplementedError
+
+    def took(self, count: int, seconds: float) -> None:
+        self.learn_cost(count, seconds)
+        self.counters[self.name].busy_seconds += seconds
+
+
+class ChainCell(FunctionCell):
+    """One or more function operators as one generated loop."""
+
+    def __init__(self, run: Run, place: int, nodes: Sequence[Node], port: Port) -> None:
+        super().__init__(run, place, nodes, port)
+        self._chain = compile_chain(nodes, run.clock.now)
+        self._shares = [1 / len(nodes)] * len(nodes)
+        self._chunks = 0
+        self._failed_now = [0] * len(nodes)
+
+    def run_chunk(self, values: list[Any]) -> None:
+        self._failed_now = [0] * len(self.nodes)
+        self._chunks += 1
+        if len(self.nodes) > 1 and self._chunks % _CHUNKS_PER_STAGED == 1:
+            self._run_staged(values)
+        else:
+            self._run_whole(values)
+
+    def _run_whole(self, values: list[Any]) -> None:
+        outputs: list[list[Any]] = [[] for _ in range(self.nodes[-1].outputs)]
+        passed = [0] * len(self.nodes)
+        try:
+            self._chain.whole(values, outputs, self._fail, passed)
+        finally:
+            self._count(len(values), passed, sum(map(len, outputs)))
+            for port, output in enumerate(outputs):
+                self.give(port, output, self._born)
+
+    def _run_staged(self, values: list[Any]) -> None:
+        """Operator by operator, to learn how the time is shared out among them."""
+        seconds = [0.0] * len(self.nodes)
+        failure: Failed | None = None
+        outputs: list[list[Any]] = [values]
+        for place, (node, step) in enumerate(zip(self.nodes, self._chain.steps, strict=True)):
+            (values,) = outputs
+            outputs = [[] for _ in range(node.outputs)]
+            started = self.run.clock.now()
+            try:
+                step(values, outputs, self._fail, [0] * len(self.nodes))
+            except Failed as failed:
+                # What it let through came before: a later operator may fail on that, and is then the first to fail.
+                failure = failed
+            seconds[place] = self.run.clock.now() - started
+            counters = self.counters[node.name]
+            counters.received += len(values)
+            counters.emitted += sum(map(len, outputs))
+        for port, output in enumerate(outputs):
+            self.give(port, output, self._born)
+        if total := sum(seconds):
+            self._shares = [part / total for part in seconds]
+        if failure is not None:
+            raise failure
+
+    def _count(self, received: int, passed: list[int], emitted: int) -> None:
+        last = len(self.nodes) - 1
+        for place, node in enumerate(self.nodes):
+            counters = self.counters[node.name]
+            counters.received += received
+            if place == last:
+                received = emitted
+            elif place in self._chain.counted:
+                received = passed[place]
+            else:
+                received -= self._failed_now[place]
+            counters.emitted += received
+
+    def _fail(self, place: int, value: Any, error: Exception) -> None:
+        self._failed_now[place] += 1
+        self.failed(self.nodes[place], value, error, self._born)
+
+    def took(self, count: int, seconds: float) -> None:
+        self.learn_cost(count, seconds)
+        for node, share in zip(self.nodes, self._shares, strict=True):
+            self.counters[node.name].busy_seconds += seconds * share
+
+
+class BatchCell(FunctionCell):
+    """A function of a list or of a record batch; one that fails gets its tuples one by one, to find the bad one."""
+
+    def run_chunk(self, values: list[Any]) -> None:
+        (node,) = self.nodes
+        counters = self.counters[node.name]
+        counters.received += len(values)
+        outputs: list[Any] = []
+        try:
+            outputs = self._apply(node, values)
+        except Exception as error:
+            if len(values) == 1:
+                self.failed(node, values[0], error, self._born)
+            else:
+                self._one_by_one(node, values, outputs)
+        counters.emitted += len(outputs)
+        self.give(0, outputs, self._born)
+
+    def _one_by_one(self, node: Node, values: list[Any], outputs: list[Any]) -> None:
+        for value in values:
+            try:
+                outputs += self._apply(node, [value])
+            except Exception as error:
+                try:
+                    self.failed(node, value, error, self._born)
+                except Failed:
+                    self.give(0, outputs, self._born)
+                    raise
+
+    @staticmethod
+    def _apply(node: Node, values: list[Any]) -> list[Any]:
+        kind = node.kind
+        assert isinstance(kind, Applies)
+        if kind.form is Form.ARROW:
+            return rows_of_batch(kind.fn(batch_of_rows(values, kind.input_schema)), kind.schema)
+        return listed(kind.form, kind.fn, kind.fn(values))
+
+
+class TimedCell(Cell):
+    """Keyed logic in event time: windows, and joins with a port for each side."""
+
+    def __init__(self, run: Run, place: int, node: Node, ports: Sequence[Port]) -> None:
+        super().__init__(run, place, [node], ports)
+        assert isinstance(node.kind, Waits)
+        self._kind = node.kind
+        self._table = TimedTable(node.kind.logic, node.kind.lateness)
+        self._taken: list[tuple[int, list[Any], float]] = []
+        self._ended: list[int] = []
+        self._open = list(range(len(ports)))
+
+    def take(self) -> bool:
+        self._taken, self._ended = [], []
+        for side in self._open:
+            closed = self.inputs[side].closed
+            values, born = self.inputs[side].take(self.budget())
+            if values:
+                self._taken.append((side, values, born))
+            elif closed:
+                self._ended.append(side)
+        return bool(self._taken or self._ended)
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        counters = self.counters[node.name]
+        started = self.run.clock.now()
+        count = 0
+        for side, values, born in self._taken:
+            count += len(values)
+            outputs: list[Any] = []
+            counters.received += len(values)
+            try:
+                for value in values:
+                    self._one(node, side, value, born, outputs)
+            finally:
+                counters.emitted += len(outputs)
+                self.give(0, outputs, born)
+        for side in self._ended:
+            self._close(node, side, started)
+        seconds = self.run.clock.now() - started
+        counters.busy_seconds += seconds
+        self.learn_cost(count, seconds)
+
+    def _one(self, node: Node, side: int, value: Any, born: float, outputs: list[Any]) -> None:
+        kind = self._kind
+        try:
+            key, time = kind.keys[side].fn(value), kind.times[side](value)
+            outputs += self._table.advance(side, time)
+            outputs += self._table.add(side, key, value, time)
+        except LateTuple as late:
+            self.counters[node.name].late += 1
+            if kind.on_late == "dead-letter":
+                self.give_dead_letter(node, value, late, born)
+            elif callable(kind.on_late):
+                self._on_late(node, kind.on_late, value, born)
+        except Exception as error:
+            self.failed(node, value, error, born)
+
+    def _on_late(self, node: Node, on_late: Any, value: Any, born: float) -> None:
+        try:
+            on_late(value)
+        except Exception as error:
+            self.failed(node, value, error, born)
+
+    def _close(self, node: Node, side: int, born: float) -> None:
+        self._open.remove(side)
+        try:
+            outputs = self._table.close(side)
+        except Exception as error:
+            self.failed(node, None, error, born)
+        else:
+            self.counters[node.name].emitted += len(outputs)
+            self.give(0, outputs, born)
+        self.is_over = not self._open
+
+
+class AsyncCell(Cell):
+    """Awaits a function for several tuples at once, on the run's event loop; results leave in order."""
+
+    def __init__(self, run: Run, place: int, node: Node, port: Port) -> None:
+        super().__init__(run, place, [node], [port])
+        assert isinstance(node.kind, Applies)
+        self._kind = node.kind
+        self._port = port
+        self._flight: deque[tuple[Any, float, Future[Any]]] = deque()
+        self._values: list[Any] = []
+        self._born = 0.0
+
+    @property
+    def waits_for_outside(self) -> bool:
+        return bool(self._flight)
+
+    def take(self) -> bool:
+        closed = self._port.closed
+        room = self._kind.concurrency - len(self._flight)
+        self._values, self._born = self._port.take(room) if room > 0 else ([], 0.0)
+        if not self._values and not self._flight and closed and not len(self._port):
+            self.is_over = True
+        return bool(self._values) or bool(self._flight and self._flight[0][2].done())
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        counters = self.counters[node.name]
+        counters.received += len(self._values)
+        for value in self._values:
+            future = self.run.event_loop.submit(self._await(value))
+            self._flight.append((value, self._born, future))
+            future.add_done_callback(lambda _: self.notify())
+        self._values = []
+        while self._flight and self._flight[0][2].done():
+            value, born, future = self._flight.popleft()
+            try:
+                result = future.result()
+            except Exception as error:
+                self.failed(node, value, error, born)
+            else:
+                counters.emitted += 1
+                self.give(0, [result], born)
+
+    async def _await(self, value: Any) -> Any:
+        started = self.run.clock.now()
+        async with asyncio.timeout(self._kind.timeout_seconds):
+            result = await self._kind.fn(value)
+        self.counters[self.name].busy_seconds += self.run.clock.now() - started
+        return result
+
+    def leave(self) -> None:
+        for _, _, future in self._flight:
+            future.cancel()

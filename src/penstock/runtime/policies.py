@@ -1,0 +1,164 @@
+"""Which ready operator runs next: policies see live, read-only views, and know neither threads nor clocks."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.errors import FlowError
+
+if TYPE_CHECKING:
+    from penstock.runtime.cells import Cell
+
+
+class OperatorView:
+    """What a policy may know about a ready operator (or a fused chain of them)."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    @property
+    def name(self) -> str:
+        return self._cell.name
+
+    @property
+    def place(self) -> int:
+        """Its rank in the flow: sources are low, sinks high."""
+        return self._cell.place
+
+    @property
+    def is_source(self) -> bool:
+        return self._cell.is_source
+
+    @property
+    def queue_length(self) -> int:
+        """Tuples waiting on its inputs."""
+        return sum(len(port) for port in self._cell.inputs)
+
+    @property
+    def oldest_time(self) -> float | None:
+        """When the oldest of them entered the flow, in seconds of the engine's clock."""
+        times = [time for port in self._cell.inputs if (time := port.front_time) is not None]
+        return min(times, default=None)
+
+    @property
+    def last_run(self) -> float:
+        """When it was last picked."""
+        return self._cell.last_run
+
+    @property
+    def seconds_per_tuple(self) -> float:
+        """What a tuple costs, as measured so far."""
+        return self._cell.seconds_per_tuple
+
+    @property
+    def selectivity(self) -> float:
+        """How many tuples it emits for one that it receives, as measured so far."""
+        received = self._cell.counters[self._cell.name].received
+        emitted = self._cell.counters[self._cell.nodes[-1].name].emitted
+        return emitted / received if received else 1.0
+
+    @property
+    def room(self) -> int:
+        """How many tuples its fullest reader can still take."""
+        return min((port.capacity - len(port) for targets in self._cell.outputs for port in targets), default=1 << 30)
+
+
+class SchedulingPolicy(ABC):
+    """Picks among ready operators: the one with the largest priority runs next.
+
+    >>> class Alphabetical(SchedulingPolicy):
+    ...     def priority(self, operator):
+    ...         return -ord(operator.name[0])
+    """
+
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    def priority(self, operator: OperatorView) -> float:
+        """How much this operator should run next, compared with others that are ready now."""
+
+
+class Random(SchedulingPolicy):
+    """Uniformly at random."""
+
+    name = "random"
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def priority(self, operator: OperatorView) -> float:
+        return self._random.random()
+
+
+class MaxQueue(SchedulingPolicy):
+    """Sources first, then whoever has the most tuples waiting."""
+
+    name = "max-queue"
+
+    def priority(self, operator: OperatorView) -> float:
+        return float("inf") if operator.is_source else operator.queue_length
+
+
+class MinLatency(SchedulingPolicy):
+    """Whose front tuple entered the flow first; for sources, when they last ran."""
+
+    name = "min-latency"
+
+    def priority(self, operator: OperatorView) -> float:
+        oldest = operator.oldest_time
+        return -(operator.last_run if oldest is None else oldest)
+
+
+class LeastRecentlyRun(SchedulingPolicy):
+    """Whoever has waited longest to be picked."""
+
+    name = "least-recently-run"
+
+    def priority(self, operator: OperatorView) -> float:
+        return -operator.last_run
+
+
+class MaxRunningTime(SchedulingPolicy):
+    """Who can run longest: until its input is used up, or its fullest reader is full."""
+
+    name = "max-running-time"
+
+    def priority(self, operator: OperatorView) -> float:
+        cost = operator.seconds_per_tuple or 1e-6
+        selectivity = operator.selectivity
+        can_write = operator.room / selectivity if selectivity else float("inf")
+        can_read = float("inf") if operator.is_source else operator.queue_length
+        return cost * min(can_read, can_write)
+
+
+class LastInPipeline(SchedulingPolicy):
+    """Whoever is nearest to a sink: what has been read is carried to the end before more is read."""
+
+    name = "last-in-pipeline"
+
+    def priority(self, operator: OperatorView) -> float:
+        return operator.place
+
+
+POLICIES: dict[str, type[SchedulingPolicy]] = {
+    policy.name: policy for policy in (Random, MaxQueue, MinLatency, LeastRecentlyRun, MaxRunningTime, LastInPipeline)
+}
+
+
+def resolve_policy(policy: str | SchedulingPolicy) -> SchedulingPolicy:
+    """The policy of a name, or the policy itself.
+
+    >>> resolve_policy("max-queue").name
+    'max-queue'
+    """
+    if isinstance(policy, SchedulingPolicy):
+        return policy
+    if policy not in POLICIES:
+        raise FlowError(
+            f"there is no policy {policy!r}; there are {', '.join(POLICIES)}, or a ps.SchedulingPolicy of yours"
+        )
+    return POLICIES[policy]()

@@ -1,0 +1,120 @@
+"""The only place where tuples wait between operators: bounded, counted in tuples, one short lock."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.runtime.cells import Cell
+
+
+class Port:
+    """The queue of one input.
+
+    Chunks go in with the time at which their oldest tuple entered the flow. A writer that finds the port full
+    registers, looks again, and is notified when half of it is free; so no wake-up is lost.
+    """
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.reader: Cell
+        self.writer: Cell
+        self.closed = False
+        """Nothing more will be written."""
+        self._lock = threading.Lock()
+        self._chunks: deque[tuple[list[Any], float]] = deque()
+        self._count = 0
+        self._discards = False
+        self._waiting: list[Cell] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= self.capacity and not self._discards
+
+    @property
+    def front_time(self) -> float | None:
+        """When the oldest tuple here entered the flow."""
+        try:
+            return self._chunks[0][1]
+        except IndexError:
+            return None
+
+    def offer(self, values: list[Any], born: float) -> list[Any]:
+        """Take in as many as fit; returns the rest."""
+        with self._lock:
+            if self._discards:
+                return []
+            room = self.capacity - self._count
+            if room >= len(values):
+                taken, rest = values, []
+            elif room > 0:
+                taken, rest = values[:room], values[room:]
+            else:
+                return values
+            self._chunks.append((taken, born))
+            self._count += len(taken)
+        self.reader.notify()
+        return rest
+
+    def take(self, budget: int) -> tuple[list[Any], float]:
+        """Up to `budget` tuples, with the time at which the oldest entered the flow."""
+        with self._lock:
+            if not self._chunks:
+                return [], 0.0
+            values, born = self._chunks.popleft()
+            if len(values) > budget:
+                self._chunks.appendleft((values[budget:], born))
+                values = values[:budget]
+            elif len(values) < budget and self._chunks:
+                values = list(values)
+                while self._chunks and len(values) + len(self._chunks[0][0]) <= budget:
+                    values += self._chunks.popleft()[0]
+            self._count -= len(values)
+            woken = self._woken()
+        for writer in woken:
+            writer.notify()
+        return values, born
+
+    def await_room(self, writer: Cell) -> bool:
+        """Register a writer that is to be notified; `False` if there is room by now."""
+        with self._lock:
+            if not self.is_full:
+                return False
+            if writer not in self._waiting:
+                self._waiting.append(writer)
+            return True
+
+    def close(self) -> None:
+        """The writer has completed."""
+        self.closed = True
+        self.reader.notify()
+
+    def discard(self) -> None:
+        """The reader has completed: what is here and what still comes is for nobody."""
+        with self._lock:
+            self._discards = True
+            self._chunks.clear()
+            self._count = 0
+            woken, self._waiting = self._waiting, []
+        for writer in woken:
+            writer.notify()
+
+    def grow(self, capacity: int) -> None:
+        """More room, for flows that fork and rejoin."""
+        with self._lock:
+            self.capacity = capacity
+            woken = self._woken()
+        for writer in woken:
+            writer.notify()
+
+    def _woken(self) -> list[Cell]:
+        if not self._waiting or self._count > self.capacity // 2:
+            return []
+        woken, self._waiting = self._waiting, []
+        return woken

@@ -1,0 +1,233 @@
+"""One run of a graph: its cells, what they share, and what happens when nothing can go on."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.errors import FlowError, PenstockError
+from penstock.flow.nodes import Graph
+from penstock.observe.arrivals import Arrivals, Sight
+from penstock.observe.journal import Decision
+from penstock.observe.report import Latency, OperatorReport, Report
+from penstock.runtime.cells import Cell, Failed
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.policies import SchedulingPolicy
+from penstock.runtime.ports import Port
+from penstock.runtime.scheduler import Scheduler
+from penstock.runtime.timers import Timers
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an engine decides about a run."""
+
+    queue_size: int = 16_384
+    queue_limit: int = 1 << 20
+    quantum_seconds: float = 0.05
+    record_arrivals: bool = False
+    closes_at_end: bool = True
+    fuses: bool = True
+
+
+class Run:
+    """Everything that the workers of one run share."""
+
+    def __init__(
+        self, graph: Graph, clock: Clock, policy: SchedulingPolicy, settings: Settings, on_ready: Callable[[], None]
+    ) -> None:
+        self.flow = graph.flow
+        self.clock = clock
+        self.settings = settings
+        self.scheduler = Scheduler(policy, on_ready)
+        self.timers = Timers()
+        self.event_loop = EventLoop(f"penstock-{graph.flow}-asyncio")
+        self.largest_chunk = max(1, settings.queue_size // 4)
+        self.cells: list[Cell] = []
+        self.is_over = False
+        self.is_stopping = False
+        self.recorded: dict[str, list[Sight]] = {}
+        self.decisions: list[Decision] = []
+        self._graph = graph
+        self._on_ready = on_ready
+        self._started = clock.now()
+        self._lock = threading.Lock()
+        self._remaining = 0
+        self._failure: Failed | None = None
+        self._crash: BaseException | None = None
+        self._latencies: deque[float] = deque(maxlen=10_000)
+        self._controls_closed: set[Cell] = set()
+
+    # The run's life
+
+    def open(self) -> None:
+        """Sinks first: what can't be written need not be read."""
+        self._remaining = len(self.cells)
+        for cell in reversed(self.cells):
+            cell.open()
+        for cell in self.cells:
+            cell.notify()
+
+    def stop(self, drain: bool) -> None:
+        """End it: sources stop reading, and (unless everything is to be let out) workers stop working."""
+        self.is_stopping = True
+        if not drain:
+            self.end()
+        for cell in self.cells:
+            if cell.is_source:
+                cell.notify()
+
+    def end(self) -> None:
+        self.is_over = True
+        self._on_ready()
+
+    def leave(self) -> None:
+        """Close everything, and raise what made the run fail."""
+        errors: list[BaseException] = []
+        for cell in self.cells:
+            try:
+                cell.leave()
+            except BaseException as error:
+                errors.append(error)
+        self.event_loop.close()
+        if self._crash is not None:
+            raise self._crash
+        if self._failure is not None:
+            raise self._failure.error
+        if errors:
+            raise errors[0]
+
+    def report(self, engine: str) -> Report:
+        arrivals = None
+        if self.settings.record_arrivals:
+            arrivals = Arrivals({loop: tuple(sights) for loop, sights in self.recorded.items()})
+        return Report(
+            self.flow,
+            engine,
+            self.clock.now() - self._started,
+            self.counts(),
+            Latency.of(tuple(self._latencies)),
+            tuple(self.decisions),
+            arrivals,
+        )
+
+    def counts(self) -> dict[str, OperatorReport]:
+        """In the order of the graph."""
+        counted = {name: counts for cell in self.cells for name, counts in cell.reports().items()}
+        return {node.name: counted[node.name] for node in self._graph.nodes}
+
+    # What cells tell it
+
+    def completed(self, cell: Cell) -> None:
+        """A cell is complete: so are, in time, those that wrote for nobody else."""
+        with self._lock:
+            self._remaining -= 1
+            is_last = self._remaining == 0
+        if is_last:
+            self.end()
+            return
+        for writer in {port.writer for port in cell.inputs}:
+            if all(port.reader.is_complete for targets in writer.outputs for port in targets):
+                writer.is_over = True
+                writer.notify()
+
+    def fail(self, cell: Cell, failure: Failed) -> None:
+        """A tuple can't be processed: let out what came before it, then end.
+
+        A failure further down the flow is about an earlier tuple, so it takes the place of one further up.
+        """
+        cell.is_failed = True
+        for port in cell.inputs:
+            port.discard()
+        with self._lock:
+            if self._failure is None or failure.place > self._failure.place:
+                self._failure = failure
+
+    def crash(self, cell: Cell, error: BaseException) -> None:
+        """Something that is no tuple's fault: a sink's disk is full, a source's file is gone, or an error of ours."""
+        if isinstance(error, PenstockError):
+            self.fail(cell, Failed(cell.place, error))
+            return
+        self._crash = error
+        self.end()
+
+    @property
+    def is_failing(self) -> bool:
+        return self._failure is not None
+
+    def note_latency(self, seconds: float) -> None:
+        self._latencies.append(seconds)
+
+    def share_of_time(self, seconds: float) -> float:
+        elapsed = self.clock.now() - self._started
+        return min(1.0, seconds / elapsed) if elapsed > 0 else 0.0
+
+    # When nothing can go on
+
+    def at_rest(self) -> bool:
+        """Called when no cell is ready and no worker works; whether that made something ready.
+
+        Blocked writers with nobody to read: the flow forks and rejoins, so the smallest full queue doubles (Parks).
+        Otherwise, once the sources have ended, the only thing anybody can wait for is a control input.
+        """
+        if self.is_over:
+            return False
+        blocked = [cell for cell in self.cells if cell.blocked_on is not None and not cell.is_complete]
+        if blocked:
+            self._make_room(blocked)
+            return True
+        if any(cell.waits_for_outside and not self.is_failing for cell in self.cells if not cell.is_complete):
+            return False
+        if self.is_failing or not self.settings.closes_at_end:
+            self.end()
+            return True
+        for cell in self.cells:
+            if not cell.is_complete and cell not in self._controls_closed:
+                self._controls_closed.add(cell)
+                cell.close_controls()
+                cell.notify()
+                return True
+        stuck = ", ".join(cell.name for cell in self.cells if not cell.is_complete)
+        self._crash = FlowError(f"flow {self.flow!r}: {stuck} waits for what never comes")
+        self.end()
+        return True
+
+    def _make_room(self, blocked: list[Cell]) -> None:
+        ports = [port for cell in blocked if (port := cell.blocked_on) is not None]
+        port = min(ports, key=lambda port: (port.capacity, port.name))
+        capacity = port.capacity * 2
+        if capacity > self.settings.queue_limit:
+            self._failure = Failed(len(self.cells), FlowError(self._deadlock(blocked)))
+            for cell in blocked:
+                cell.is_failed = True
+            self.end()
+            return
+        reason = "everything waits for everything: a fork rejoins after more tuples than the queue holds"
+        self.decisions.append(
+            Decision(self.clock.now() - self._started, "queues", port.name, port.capacity, capacity, reason)
+        )
+        port.grow(capacity)
+
+    def _deadlock(self, blocked: list[Cell]) -> str:
+        waits = "; ".join(
+            f"{cell.name!r} waits for room in {cell.blocked_on.name} ({len(cell.blocked_on):,} tuples)"
+            for cell in blocked
+            if cell.blocked_on is not None
+        )
+        readers = "; ".join(
+            f"{port.reader.name!r} waits for tuples on {_empty(port.reader)}"
+            for cell in blocked
+            if (port := cell.blocked_on) is not None
+        )
+        return (
+            f"flow {self.flow!r} can't go on within queue_limit={self.settings.queue_limit:,}: {waits}; {readers}. "
+            "Raise queue_limit, or let both ways of the fork carry as many tuples"
+        )
+
+
+def _empty(cell: Cell) -> str:
+    empty: list[Port] = [port for port in cell.inputs if not len(port)]
+    return ", ".join(port.name for port in empty) or "nothing"

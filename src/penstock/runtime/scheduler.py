@@ -1,0 +1,59 @@
+"""Ready cells and a policy; knows no thread and no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.runtime.policies import OperatorView, SchedulingPolicy
+
+if TYPE_CHECKING:
+    from penstock.runtime.cells import Cell
+
+_MOST_COMPARED = 8
+
+
+class Scheduler:
+    """The list of ready cells.
+
+    A deque's single operations are atomic with and without a GIL, so there is no lock: a worker draws up to eight
+    cells, asks the policy, and puts the others back where they were.
+    """
+
+    def __init__(self, policy: SchedulingPolicy, on_ready: Callable[[], None]) -> None:
+        self.policy = policy
+        self._on_ready = on_ready
+        self._ready: deque[Cell] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._ready
+
+    def add(self, cell: Cell) -> None:
+        """A cell has something to do."""
+        self._ready.append(cell)
+        self._on_ready()
+
+    def pick(self) -> Cell | None:
+        """Claim the ready cell that the policy wants, or `None`."""
+        drawn = self._draw()
+        if not drawn:
+            return None
+        if len(drawn) == 1:
+            best = drawn[0]
+        else:
+            best = max(drawn, key=lambda cell: self.policy.priority(OperatorView(cell)))
+            drawn.remove(best)
+            self._ready.extendleft(reversed(drawn))
+            self._on_ready()
+        return best if best.claim(from_list=True) else self.pick()
+
+    def _draw(self) -> list[Cell]:
+        drawn = []
+        for _ in range(_MOST_COMPARED):
+            try:
+                drawn.append(self._ready.popleft())
+            except IndexError:
+                break
+        return drawn

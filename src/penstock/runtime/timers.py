@@ -1,0 +1,40 @@
+"""Cells that want to be notified later; whoever parks last keeps the time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.runtime.cells import Cell
+
+
+class Timers:
+    """A heap of (time, cell)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heap: list[tuple[float, int, Cell]] = []
+        self._numbers = itertools.count()
+
+    def call_at(self, time: float, cell: Cell) -> None:
+        with self._lock:
+            heapq.heappush(self._heap, (time, next(self._numbers), cell))
+
+    def next_time(self) -> float | None:
+        """When the next one is due."""
+        with self._lock:
+            return self._heap[0][0] if self._heap else None
+
+    def fire(self, now: float) -> bool:
+        """Notify everything that is due; whether there was any."""
+        due = []
+        with self._lock:
+            while self._heap and self._heap[0][0] <= now:
+                due.append(heapq.heappop(self._heap)[2])
+        for cell in due:
+            cell.is_waiting = False
+            cell.notify()
+        return bool(due)
