@@ -25,6 +25,7 @@ from penstock.observe.arrivals import Arrivals
 from penstock.observe.report import Report
 from penstock.operators import Operator
 from penstock.operators.windows import WindowResult
+from penstock.runtime.policies import SchedulingPolicy
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "OperatorError",
     "PenstockError",
     "Report",
+    "SchedulingPolicy",
     "SinkError",
     "SourceError",
     "Stream",

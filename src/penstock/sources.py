@@ -7,7 +7,7 @@ these, and `.gz`, `.bz2`, `.zst` and `.lz4` are read as what they hold. A schema
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
 from penstock.connectors.files.csv import CsvFiles
@@ -15,7 +15,7 @@ from penstock.connectors.files.discover import Paths
 from penstock.connectors.files.lines import Limits
 from penstock.connectors.files.parquet import ParquetFiles
 from penstock.connectors.files.readers import JsonFiles, TextFiles
-from penstock.connectors.memory import Generate, Items
+from penstock.connectors.memory import AsyncItems, Generate, Items
 from penstock.connectors.socket import Socket
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
 from penstock.connectors.spark import SparkStream
@@ -40,12 +40,14 @@ __all__ = [
 _DEFAULT_LIMITS = Limits()
 
 
-def items(iterable: Iterable[Any]) -> Source:
-    """The values of a list, a range, a generator or any other iterable.
+def items(iterable: Iterable[Any] | AsyncIterable[Any]) -> Source:
+    """The values of a list, a range, a generator or any other iterable, asynchronous ones too.
 
     >>> items([1, 2, 3]).replayable, items(iter([1, 2, 3])).replayable
     (True, False)
     """
+    if isinstance(iterable, AsyncIterable):
+        return AsyncItems(iterable)
     try:
         return Items(iterable)
     except TypeError:

@@ -6,7 +6,7 @@ import pytest
 
 import penstock as ps
 from penstock.clock import FakeClock
-from penstock.runtime.arrivals import Sight
+from penstock.observe.arrivals import Sight
 from tests.helpers import outputs
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Generic, TextIO, TypeVar
 
@@ -15,6 +16,7 @@ from penstock.errors import SourceError, describe_exception
 T = TypeVar("T")
 
 _VALUES_PER_CHUNK = 1024
+_CHUNK_SECONDS = 0.001
 
 
 class Items(Source):
@@ -49,6 +51,39 @@ class Items(Source):
             raise SourceError(f"items: the iterable raised {describe_exception(error)}") from error
 
 
+class AsyncItems(Source):
+    """The values of an asynchronous iterable, such as an `async def` generator."""
+
+    name = "items"
+    awaits = True
+    replayable = False
+    bounded = False
+
+    def __init__(self, iterable: AsyncIterable[Any]) -> None:
+        self._iterable = iterable
+
+    def splits(self) -> Sequence[Split]:
+        return [Split("items")]
+
+    def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
+        """On an event loop of its own, which stands still while the flow works on what it gave."""
+        with asyncio.Runner() as runner:
+            chunks = self.read_async(split)
+            while (chunk := runner.run(_next(chunks))) is not None:
+                yield chunk
+
+    async def read_async(self, split: Split) -> AsyncIterator[Chunk]:
+        position = 0
+        async for value in self._iterable:
+            position += 1
+            if position > split.start:
+                yield Chunk((value,), position)
+
+
+async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
+    return await anext(chunks, None)
+
+
 class Generate(Source):
     """`fn(0)`, `fn(1)`, … up to `count`, at most `rate` a second."""
 
@@ -67,17 +102,26 @@ class Generate(Source):
         position = split.start
         started = clock.now()
         while split.end is None or position < split.end:
-            if self._rate is not None:
-                due = started + (position - split.start) / self._rate
-                if (wait := due - clock.now()) > 0:
-                    yield Chunk((), position, idle_seconds=wait)
-                    continue
-            try:
-                value = self._fn(position)
-            except Exception as error:
-                value = Unreadable(position, error)
-            position += 1
-            yield Chunk((value,), position)
+            values: list[Any] = []
+            now = since = clock.now()
+            while len(values) < _VALUES_PER_CHUNK and now - since < _CHUNK_SECONDS:
+                place = position + len(values)
+                is_early = self._rate is not None and started + (place - split.start) / self._rate > now
+                if place == split.end or is_early:
+                    break
+                values.append(self._value(place))
+                now = clock.now()
+            position += len(values)
+            if values:
+                yield Chunk(values, position)
+            elif self._rate is not None and position != split.end:
+                yield Chunk((), position, idle_seconds=started + (position - split.start) / self._rate - now)
+
+    def _value(self, position: int) -> Any:
+        try:
+            return self._fn(position)
+        except Exception as error:
+            return Unreadable(position, error)
 
     def describe(self) -> str:
         count = "endless" if self._count is None else f"{self._count:,} tuples"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,8 @@ class Source(ABC):
     """Whether it ends by itself."""
     replayable: bool = True
     """Whether the same split gives the same values again."""
+    awaits: bool = False
+    """Whether it can be read on an event loop, with `read_async`."""
     schema: Schema | None = None
 
     @abstractmethod
@@ -64,6 +66,10 @@ class Source(ABC):
     @abstractmethod
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         """The values of a split from `split.start` on."""
+
+    def read_async(self, split: Split) -> AsyncIterator[Chunk]:
+        """The same on an event loop, for sources that await what they read."""
+        raise NotImplementedError
 
     def describe(self) -> str:
         """What is read, in a few words for `explain`."""

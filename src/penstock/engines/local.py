@@ -15,7 +15,9 @@ from penstock.observe.report import OperatorReport, Report
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
 from penstock.runtime.drivers import Driver, Threads
+from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
+from penstock.runtime.ports import Port
 from penstock.runtime.run import Run, Settings
 
 Threading = Literal["dynamic", "dedicated", "manual"]
@@ -44,6 +46,7 @@ class Local(Engine):
         record_arrivals: bool = False,
         clock: Clock | None = None,
         driver: Callable[[Clock], Driver] | None = None,
+        port: Callable[[str, int], Port] = Port,
     ) -> None:
         if threads != "auto" and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise FlowError(f"engine 'local': threads= is a number from 1 up or 'auto', not {threads!r}")
@@ -64,6 +67,7 @@ class Local(Engine):
             quantum_seconds=quantum,
             record_arrivals=record_arrivals,
             fuses=fuse and threading != "dedicated",
+            port=port,
         )
         self.clock = clock or SystemClock()
         self._driver = driver
@@ -109,6 +113,12 @@ class LocalJob(Job):
 
     def set_policy(self, policy: Any) -> None:
         self._run.scheduler.policy = resolve_policy(policy)
+
+    def unfuse(self, name: str) -> None:
+        """Take an operator out of its fused loop, from the next chunk on: it and what follows it run on their own."""
+        cell = self._run.cell_of(name)
+        if isinstance(cell, ChainCell):
+            cell.cut_before(next(node for node in cell.nodes if node.name == name))
 
     @property
     def is_running(self) -> bool:

@@ -6,7 +6,7 @@ from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reads, Wai
 from penstock.operators.functions import Form
 from penstock.runtime.cells import Cell
 from penstock.runtime.chain import can_be_chained
-from penstock.runtime.end_cells import SinkCell, SourceCell
+from penstock.runtime.end_cells import AsyncSourceCell, SinkCell, SourceCell
 from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell, TimedCell
 from penstock.runtime.loop_cell import LoopCell
 from penstock.runtime.ports import Port
@@ -22,7 +22,7 @@ def build_cells(graph: Graph, run: Run) -> list[Cell]:
     for place, group in enumerate(groups):
         first = group[0]
         inputs = [
-            Port(_port_name(first, number), run.settings.queue_size)
+            run.settings.port(_port_name(first, number), run.settings.queue_size)
             for number in range(len(first.inputs) + len(first.controls))
         ]
         cell = _cell(run, place, group, inputs)
@@ -80,7 +80,7 @@ def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
     node = group[0]
     match node.kind:
         case Reads():
-            return SourceCell(run, place, node)
+            return (AsyncSourceCell if node.kind.source.awaits else SourceCell)(run, place, node)
         case Writes():
             return SinkCell(run, place, node, ports[0])
         case Waits():

@@ -36,7 +36,7 @@ class Status(Enum):
 class Failed(Exception):
     """Unwinds a cell's run after a failure that ends the flow."""
 
-    def __init__(self, place: int, error: PenstockError) -> None:
+    def __init__(self, place: float, error: PenstockError) -> None:
         super().__init__(str(error))
         self.place = place
         self.error = error
@@ -58,7 +58,7 @@ class Cell(ABC):
     Only the worker that has claimed a cell may call `step`. `notify` queues it or marks it dirty.
     """
 
-    def __init__(self, run: Run, place: int, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
+    def __init__(self, run: Run, place: float, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
         self.run = run
         self.place = place
         """Its rank in the flow: everything that it reads has a lower one."""

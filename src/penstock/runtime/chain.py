@@ -46,14 +46,19 @@ class Chain:
     steps: tuple[Loop, ...]
     counted: frozenset[int]
     """The steps whose output the whole loop counts; for the others it is known from what went in or came out."""
+    constants: dict[str, Any]
+    """Functions and states, by the number of their step: a part of the chain can go on with them."""
 
 
-def compile_chain(nodes: Sequence[Node], now: Callable[[], float]) -> Chain:
-    """Generate the loops of a chain; states are made here and live as long as it does."""
-    constants: dict[str, Any] = {}
-    whole, counted = _compiled(list(enumerate(nodes)), constants, now)
-    steps = tuple(_compiled([step], constants, now)[0] for step in enumerate(nodes))
-    return Chain(whole, steps, counted)
+def compile_chain(
+    nodes: Sequence[Node], now: Callable[[], float], first: int = 0, constants: dict[str, Any] | None = None
+) -> Chain:
+    """Generate the loops of a chain, or of the part of one that begins with step `first` and has its `constants`."""
+    known: dict[str, Any] = {} if constants is None else constants
+    numbered = list(enumerate(nodes, first))
+    whole, counted = _compiled(numbered, known, now)
+    steps = tuple(_compiled([step], known, now)[0] for step in numbered)
+    return Chain(whole, steps, counted, known)
 
 
 def _compiled(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.source import Unreadable, splits_from
+from penstock.connectors.source import Chunk, Unreadable, splits_from
 from penstock.flow.nodes import Node, Reads, Writes
 from penstock.runtime.cells import Cell
 from penstock.runtime.ports import Port
@@ -13,10 +15,13 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
+_CHUNKS_AHEAD = 64
+
+
 class SourceCell(Cell):
     """Reads a source, chunk by chunk; where nothing has come, a timer looks again."""
 
-    def __init__(self, run: Run, place: int, node: Node) -> None:
+    def __init__(self, run: Run, place: float, node: Node) -> None:
         super().__init__(run, place, [node], [])
         assert isinstance(node.kind, Reads)
         self._source = node.kind.source
@@ -65,10 +70,59 @@ class SourceCell(Cell):
             self._chunks.close()
 
 
+class AsyncSourceCell(SourceCell):
+    """A source that awaits what it reads: the event loop fills a small buffer and waits while it is full."""
+
+    def open(self) -> None:
+        self._buffer: deque[Chunk | Exception | None] = deque()
+        self._has_room = asyncio.Event()
+        self._pump = self.run.event_loop.submit(self._fill())
+
+    @property
+    def waits_for_outside(self) -> bool:
+        return not self._has_ended
+
+    def take(self) -> bool:
+        return super().take() and bool(self._buffer)
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        chunk = self._buffer.popleft()
+        self.run.event_loop.call(self._has_room.set)
+        if isinstance(chunk, Exception):
+            self._has_ended = True
+            self.failed(node, None, chunk, self.run.clock.now())
+        if not isinstance(chunk, Chunk):
+            self._has_ended = True
+            self.is_over = self.run.settings.closes_at_end
+            return
+        self.counters[node.name].received += len(chunk.values)
+        self._send(node, list(chunk.values), self.run.clock.now())
+
+    async def _fill(self) -> None:
+        last: Exception | None = None
+        try:
+            for split in splits_from(self._source):
+                async for chunk in self._source.read_async(split):
+                    self._buffer.append(chunk)
+                    self.notify()
+                    while len(self._buffer) >= _CHUNKS_AHEAD:
+                        self._has_room.clear()
+                        await self._has_room.wait()
+        except Exception as error:
+            last = error
+        self._buffer.append(last)
+        self.notify()
+
+    def leave(self) -> None:
+        if hasattr(self, "_pump"):
+            self._pump.cancel()
+
+
 class SinkCell(Cell):
     """Writes to a sink, and notes how long its tuples were under way."""
 
-    def __init__(self, run: Run, place: int, node: Node, port: Port) -> None:
+    def __init__(self, run: Run, place: float, node: Node, port: Port) -> None:
         super().__init__(run, place, [node], [port])
         assert isinstance(node.kind, Writes)
         self._sink = node.kind.sink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,6 +21,10 @@ class EventLoop:
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run a coroutine on the loop; its result comes as a future."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running())
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop, soon."""
+        self._running().call_soon_threadsafe(function)
 
     def close(self) -> None:
         """Cancel what is under way and end the thread."""

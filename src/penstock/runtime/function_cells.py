@@ -25,7 +25,7 @@ _CHUNKS_PER_STAGED = 64
 class FunctionCell(Cell):
     """Takes chunks from one port, as large as what takes about a millisecond."""
 
-    def __init__(self, run: Run, place: int, nodes: Sequence[Node], port: Port) -> None:
+    def __init__(self, run: Run, place: float, nodes: Sequence[Node], port: Port) -> None:
         super().__init__(run, place, nodes, [port])
         self._port = port
         self._values: list[Any] = []
@@ -57,12 +57,53 @@ class FunctionCell(Cell):
 class ChainCell(FunctionCell):
     """One or more function operators as one generated loop."""
 
-    def __init__(self, run: Run, place: int, nodes: Sequence[Node], port: Port) -> None:
+    def __init__(
+        self,
+        run: Run,
+        place: float,
+        nodes: Sequence[Node],
+        port: Port,
+        first: int = 0,
+        constants: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(run, place, nodes, port)
-        self._chain = compile_chain(nodes, run.clock.now)
+        self._first = first
+        self._chain = compile_chain(nodes, run.clock.now, first, constants)
+        self._cut_at: int | None = None
         self._shares = [1 / len(nodes)] * len(nodes)
         self._chunks = 0
         self._failed_now = [0] * len(nodes)
+
+    def cut_before(self, node: Node) -> None:
+        """From its next chunk on, let this node and those after it be a cell of their own."""
+        self._cut_at = self.nodes.index(node)
+        self.notify()
+
+    def take(self) -> bool:
+        if self._cut_at:
+            self._cut(self._cut_at)
+        self._cut_at = None
+        return super().take()
+
+    def _cut(self, at: int) -> None:
+        """Everything taken is out, and nobody else is in this cell: swap."""
+        port = self.run.settings.port(f"{self.nodes[at].name!r}", self.run.settings.queue_size)
+        ends = self.nodes[-1].outputs
+        dead_letters = self.outputs[ends:]
+        rest = ChainCell(
+            self.run, self.run.place_after(self), self.nodes[at:], port, self._first + at, self._chain.constants
+        )
+        rest.counters = {node.name: self.counters.pop(node.name) for node in rest.nodes}
+        rest.outputs = self.outputs[:ends] + dead_letters[at:]
+        for targets in rest.outputs:
+            for target in targets:
+                target.writer = rest
+        port.writer = self
+        self.outputs = [[port], *dead_letters[:at]]
+        self.nodes = self.nodes[:at]
+        self._chain = compile_chain(self.nodes, self.run.clock.now, self._first, self._chain.constants)
+        self._shares = [1 / at] * at
+        self.run.add(rest)
 
     def run_chunk(self, values: list[Any]) -> None:
         self._failed_now = [0] * len(self.nodes)
@@ -74,7 +115,7 @@ class ChainCell(FunctionCell):
 
     def _run_whole(self, values: list[Any]) -> None:
         outputs: list[list[Any]] = [[] for _ in range(self.nodes[-1].outputs)]
-        passed = [0] * len(self.nodes)
+        passed = [0] * (self._first + len(self.nodes))
         try:
             self._chain.whole(values, outputs, self._fail, passed)
         finally:
@@ -92,7 +133,7 @@ class ChainCell(FunctionCell):
             outputs = [[] for _ in range(node.outputs)]
             started = self.run.clock.now()
             try:
-                step(values, outputs, self._fail, [0] * len(self.nodes))
+                step(values, outputs, self._fail, [0] * (self._first + len(self.nodes)))
             except Failed as failed:
                 # What it let through came before: a later operator may fail on that, and is then the first to fail.
                 failure = failed
@@ -114,13 +155,14 @@ class ChainCell(FunctionCell):
             counters.received += received
             if place == last:
                 received = emitted
-            elif place in self._chain.counted:
-                received = passed[place]
+            elif self._first + place in self._chain.counted:
+                received = passed[self._first + place]
             else:
                 received -= self._failed_now[place]
             counters.emitted += received
 
-    def _fail(self, place: int, value: Any, error: Exception) -> None:
+    def _fail(self, step: int, value: Any, error: Exception) -> None:
+        place = step - self._first
         self._failed_now[place] += 1
         self.failed(self.nodes[place], value, error, self._born)
 
@@ -171,7 +213,7 @@ class BatchCell(FunctionCell):
 class TimedCell(Cell):
     """Keyed logic in event time: windows, and joins with a port for each side."""
 
-    def __init__(self, run: Run, place: int, node: Node, ports: Sequence[Port]) -> None:
+    def __init__(self, run: Run, place: float, node: Node, ports: Sequence[Port]) -> None:
         super().__init__(run, place, [node], ports)
         assert isinstance(node.kind, Waits)
         self._kind = node.kind
@@ -248,7 +290,7 @@ class TimedCell(Cell):
 class AsyncCell(Cell):
     """Awaits a function for several tuples at once, on the run's event loop; results leave in order."""
 
-    def __init__(self, run: Run, place: int, node: Node, port: Port) -> None:
+    def __init__(self, run: Run, place: float, node: Node, port: Port) -> None:
         super().__init__(run, place, [node], [port])
         assert isinstance(node.kind, Applies)
         self._kind = node.kind

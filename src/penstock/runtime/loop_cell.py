@@ -27,7 +27,7 @@ class LoopCell(Cell):
     The loop holds a chunk of each input at the most, or as many as it waits for: the rest stays in the bounded ports.
     """
 
-    def __init__(self, run: Run, place: int, node: Node, ports: Sequence[Port]) -> None:
+    def __init__(self, run: Run, place: float, node: Node, ports: Sequence[Port]) -> None:
         super().__init__(run, place, [node], ports)
         assert isinstance(node.kind, Loops)
         self._node = node

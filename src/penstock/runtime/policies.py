@@ -25,7 +25,7 @@ class OperatorView:
         return self._cell.name
 
     @property
-    def place(self) -> int:
+    def place(self) -> float:
         """Its rank in the flow: sources are low, sinks high."""
         return self._cell.place
 

@@ -31,6 +31,8 @@ class Settings:
     record_arrivals: bool = False
     closes_at_end: bool = True
     fuses: bool = True
+    port: Callable[[str, int], Port] = Port
+    """What makes the queues; tests give it hostile ones."""
 
 
 class Run:
@@ -118,6 +120,25 @@ class Run:
         """In the order of the graph."""
         counted = {name: counts for cell in self.cells for name, counts in cell.reports().items()}
         return {node.name: counted[node.name] for node in self._graph.nodes}
+
+    def add(self, cell: Cell) -> None:
+        """A cell that was cut off another one joins the run."""
+        with self._lock:
+            self._remaining += 1
+            self.cells = sorted([*self.cells, cell], key=lambda cell: cell.place)
+        cell.notify()
+
+    def place_after(self, cell: Cell) -> float:
+        """A rank between a cell's and the next one's."""
+        later = [other.place for other in self.cells if other.place > cell.place]
+        return (cell.place + min(later, default=cell.place + 1)) / 2
+
+    def cell_of(self, operator: str) -> Cell:
+        """The cell that runs an operator now."""
+        for cell in self.cells:
+            if operator in cell.counters:
+                return cell
+        raise FlowError(f"flow {self.flow!r} has no operator {operator!r}")
 
     # What cells tell it
 
