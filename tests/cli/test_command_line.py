@@ -131,6 +131,19 @@ def test_demo(folder):
     assert "window-count" in result.stderr
 
 
+def test_bench_lists_what_there_is(folder):
+    result = penstock(folder, "bench", "nothing")
+    assert result.returncode == 2
+    assert "there is no benchmark 'nothing'; there are" in result.stderr
+    assert "local" in result.stderr
+
+
+def test_bench_passes_its_arguments_on(folder):
+    result = penstock(folder, "bench", "local", "--help")
+    assert result.returncode == 0
+    assert "penstock bench local" in result.stdout
+
+
 def test_help_and_version(folder):
     assert "explain" in penstock(folder, "--help").stdout
     assert "penstock, version" in penstock(folder, "--version").stdout

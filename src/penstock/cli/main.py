@@ -85,6 +85,18 @@ def demo(engine: str, clicks: int) -> None:
         click.echo(show(Path(folder, "busy")))
 
 
+@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def bench(name: str, arguments: tuple[str, ...]) -> None:
+    """Measure: `penstock bench local` compares the local engine with others, as ratios from one run."""
+    folder = Path(penstock.__file__).parents[2] / "bench"
+    if not (folder / f"{name}.py").is_file():
+        there = ", ".join(sorted(path.stem for path in folder.glob("*.py"))) or "none (they are in the source tree)"
+        raise click.UsageError(f"there is no benchmark {name!r}; there are {there}")
+    os.execv(sys.executable, [sys.executable, str(folder / f"{name}.py"), *arguments])
+
+
 def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:

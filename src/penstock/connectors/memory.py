@@ -43,10 +43,15 @@ class Items(Source):
         # One at a time from an iterator: it may be endless, slow or fed by what the flow does.
         size = _VALUES_PER_CHUNK if isinstance(self._iterable, Sequence) else 1
         try:
+            if isinstance(self._iterable, list):
+                while chunk := self._iterable[position : position + size]:
+                    position += len(chunk)
+                    yield Chunk(chunk, position, all_readable=True)
+                return
             values = islice(iter(self._iterable), split.start, split.end)
             while chunk := list(islice(values, size)):
                 position += len(chunk)
-                yield Chunk(chunk, position)
+                yield Chunk(chunk, position, all_readable=True)
         except Exception as error:
             raise SourceError(f"items: the iterable raised {describe_exception(error)}") from error
 

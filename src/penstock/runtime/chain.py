@@ -38,6 +38,16 @@ Loop = Callable[[Sequence[Any], Sequence[list[Any]], Fail, list[int]], None]
 """`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through."""
 
 
+def _changes_number(node: Node) -> bool:
+    """Whether other than one tuple may come out for one that goes in."""
+    match node.kind:
+        case Applies():
+            return node.kind.form not in (Form.MAP, Form.INSPECT)
+        case Remembers():
+            return node.kind.many or node.kind.ttl is not None
+    return True
+
+
 @dataclass(frozen=True)
 class Chain:
     """The generated loops of some operators: all in one, and each by itself, over the same states."""
@@ -45,7 +55,12 @@ class Chain:
     whole: Loop
     steps: tuple[Loop, ...]
     counted: frozenset[int]
-    """The steps whose output the whole loop counts; for the others it is known from what went in or came out."""
+    """The steps whose output the whole loop counts: those that change the number of tuples, but for the last of them.
+
+    For the others it is known from what went in or came out.
+    """
+    last_changing: int | None
+    """The last step that changes the number of tuples."""
     constants: dict[str, Any]
     """Functions and states, by the number of their step: a part of the chain can go on with them."""
 
@@ -58,7 +73,8 @@ def compile_chain(
     numbered = list(enumerate(nodes, first))
     whole, counted = _compiled(numbered, known, now)
     steps = tuple(_compiled([step], known, now)[0] for step in numbered)
-    return Chain(whole, steps, counted, known)
+    last_changing = max((place for place, node in numbered if _changes_number(node)), default=None)
+    return Chain(whole, steps, counted, last_changing, known)
 
 
 def _compiled(
@@ -66,8 +82,9 @@ def _compiled(
 ) -> tuple[Loop, frozenset[int]]:
     first, last = steps[0][0], steps[-1][0]
     writer = _Writer(constants, first)
+    changing = [place for place, node in steps if _changes_number(node)]
     for place, node in steps:
-        writer.step(place, node, is_last=place == last, now=now)
+        writer.step(place, node, is_last=place == last, is_counted=place in changing[:-1], now=now)
     scope: dict[str, Any] = dict(constants)
     exec(compile(writer.finished(first), f"<penstock chain {next(_NUMBERS)}>", "exec"), scope)
     loop: Loop = scope["loop"]
@@ -85,13 +102,15 @@ class _Writer:
         self._indent = 3
         self._value = f"v{first}"
 
-    def step(self, place: int, node: Node, is_last: bool, now: Callable[[], float]) -> None:
+    def step(self, place: int, node: Node, is_last: bool, is_counted: bool, now: Callable[[], float]) -> None:
         match node.kind:
             case Applies():
                 self._function(place, node.kind, is_last)
             case Remembers():
                 self._stateful(place, node.kind, now)
-        self._count(place, node.kind, is_last)
+        if is_counted:
+            self.counters.append(place)
+            self._line(f"n{place} += 1")
 
     def finished(self, first: int) -> str:
         if self._value:
@@ -187,15 +206,6 @@ class _Writer:
         self._line("except Exception as error:")
         self._line(f"fail({place}, {value}, error)", deeper=1)
         self._line("continue", deeper=1)
-
-    def _count(self, place: int, kind: Any, is_last: bool) -> None:
-        """Count what comes out of a step only where that is not what went in, nor what comes out of the chain."""
-        changes = not (isinstance(kind, Applies) and kind.form in (Form.MAP, Form.INSPECT)) and not (
-            isinstance(kind, Remembers) and not kind.many and kind.ttl is None
-        )
-        if changes and not is_last:
-            self.counters.append(place)
-            self._line(f"n{place} += 1")
 
 
 class _Absent:

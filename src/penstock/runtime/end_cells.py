@@ -50,10 +50,16 @@ class SourceCell(Cell):
             self.run.timers.call_at(now + chunk.idle_seconds, self)
             self.is_waiting = True
         else:
-            counters.received += len(chunk.values)
-            self._send(node, list(chunk.values), now)
+            self._send(node, chunk, now)
 
-    def _send(self, node: Node, values: list[Any], born: float) -> None:
+    def _send(self, node: Node, chunk: Chunk, born: float) -> None:
+        values = chunk.values if isinstance(chunk.values, list) else list(chunk.values)
+        counters = self.counters[node.name]
+        counters.received += len(values)
+        if chunk.all_readable or Unreadable not in map(type, values):
+            counters.emitted += len(values)
+            self.give(0, values, born)
+            return
         good: list[Any] = []
         try:
             for value in values:
@@ -62,7 +68,7 @@ class SourceCell(Cell):
                 else:
                     good.append(value)
         finally:
-            self.counters[node.name].emitted += len(good)
+            counters.emitted += len(good)
             self.give(0, good, born)
 
     def leave(self) -> None:
@@ -96,8 +102,7 @@ class AsyncSourceCell(SourceCell):
             self._has_ended = True
             self.is_over = self.run.settings.closes_at_end
             return
-        self.counters[node.name].received += len(chunk.values)
-        self._send(node, list(chunk.values), self.run.clock.now())
+        self._send(node, chunk, self.run.clock.now())
 
     async def _fill(self) -> None:
         last: Exception | None = None

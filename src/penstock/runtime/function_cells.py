@@ -149,14 +149,15 @@ class ChainCell(FunctionCell):
             raise failure
 
     def _count(self, received: int, passed: list[int], emitted: int) -> None:
-        last = len(self.nodes) - 1
+        """Forward from what went in; but the last step that changes the number, backward from what came out."""
         for place, node in enumerate(self.nodes):
             counters = self.counters[node.name]
             counters.received += received
-            if place == last:
-                received = emitted
-            elif self._first + place in self._chain.counted:
-                received = passed[self._first + place]
+            step = self._first + place
+            if step == self._chain.last_changing:
+                received = emitted + sum(self._failed_now[place + 1 :])
+            elif step in self._chain.counted:
+                received = passed[step]
             else:
                 received -= self._failed_now[place]
             counters.emitted += received
