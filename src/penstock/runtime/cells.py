@@ -12,6 +12,7 @@ from penstock.errors import PenstockError
 from penstock.flow.nodes import Node
 from penstock.observe.report import OperatorReport
 from penstock.runtime.failures import dead_letter, is_fatal, reported
+from penstock.runtime.policies import OperatorView
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Cell(ABC):
         """It has failed on a tuple, and takes no more."""
         self.is_over = False
         """It will never have anything more to do; the worker that sees it completes it."""
+        self.view = OperatorView(self)
+        """What policies see of it."""
         self.is_complete = False
         self._status = Status.IDLE
         self._is_listed = False

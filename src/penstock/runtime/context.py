@@ -103,6 +103,13 @@ class InputPort:
         self._hidden.extend(values)
         self.arrived += len(values)
 
+    def arrive_in_sight(self, values: list[Any]) -> None:
+        """For the runtime: tuples have come, and the loop, which is waiting, sees them at once."""
+        self._batch = [*self._seen, *values] if self._seen else values
+        self._seen.extend(values)
+        self.arrived += len(values)
+        self.shown = self.arrived
+
     @property
     def last(self) -> Any:
         """For the runtime: the tuple that was taken last, where that is known."""

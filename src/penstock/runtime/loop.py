@@ -29,6 +29,7 @@ class Loop:
     def __init__(self, name: str, operator: Operator, context: LoopContext, restart_at_waits: bool = False) -> None:
         self.context = context
         self.ports = [*context.inputs, *context.controls]
+        self.has_begun = False
         self.is_done = False
         self._name = name
         self._original = operator
@@ -38,6 +39,7 @@ class Loop:
 
     def resume(self) -> Trap | None:
         """Run to the next trap; `None` when the loop has returned. What the loop raises comes out of here."""
+        self.has_begun = True
         trap = self._send()
         if trap is Trap.WAIT and self._restart_at_waits and self._is_home_after_a_pop():
             self._keep_what_a_checkpoint_keeps()

@@ -38,6 +38,8 @@ class LoopCell(Cell):
         self._ended: set[int] = set()
         self._newly_ended: list[int] = []
         self._born = 0.0
+        self._given = 0
+        """Tuples put into the outbox since the worker came in."""
         self._has_had_its_last_say = False
         """Only for loops without inputs: it was resumed once since the flow was asked to stop."""
 
@@ -69,6 +71,7 @@ class LoopCell(Cell):
     def process(self) -> None:
         counters = self.counters[self._node.name]
         started = self.run.clock.now()
+        self._given = 0
         try:
             if self._kind.keys:
                 self._run_by_key(started)
@@ -93,6 +96,7 @@ class LoopCell(Cell):
 
     def _run_one(self, started: float) -> None:
         (loop,) = self._loops.values()
+        self._begin(loop)
         for place, values in self._taken:
             loop.ports[place].arrive_many(values)
         for place in self._newly_ended:
@@ -105,7 +109,7 @@ class LoopCell(Cell):
             for value in values:
                 try:
                     key = self._kind.keys[place].fn(value)
-                    loop = self._loops.get(key_bytes(key)) or self._new_loop(key)
+                    loop = self._loops.get(key_bytes(key)) or self._begin(self._new_loop(key))
                 except Exception as error:
                     self.failed(self._node, value, error, self._born)
                     continue
@@ -115,6 +119,12 @@ class LoopCell(Cell):
             for identity in sorted(self._loops, key=firing_order):
                 self._loops[identity].ports[place].ended = True
                 self._resume(self._loops[identity], None)
+
+    def _begin(self, loop: Loop) -> Loop:
+        """Let a new loop run to its first wait: what has arrived is seen by waiting, not before."""
+        if not loop.has_begun:
+            self._resume(loop, None)
+        return loop
 
     def _resume(self, loop: Loop, started: float | None) -> None:
         """Let a loop run until it must wait; or, where it began at `started`, until its quantum is used up."""
@@ -126,24 +136,27 @@ class LoopCell(Cell):
                 self.failed(self._node, self._last_taken(loop), _explained(error, loop), self._born)
                 loop.context.popped.clear()
                 loop.restart()
-            if started is not None:
-                if any(len(box) >= self.run.largest_chunk for box in self._outboxes):
-                    return
-                if self.is_source or self.run.clock.now() - started >= self.run.settings.quantum_seconds:
-                    return
+            if started is not None and (self._hand_over() or self._is_time_up(started)):
+                return
+
+    def _is_time_up(self, started: float) -> bool:
+        return self.is_source or self.run.clock.now() - started >= self.run.settings.quantum_seconds
 
     @staticmethod
     def _last_taken(loop: Loop) -> Any:
         return popped_value(loop.context.popped or loop.context.last_popped())
 
-    def _hand_over(self) -> None:
-        """Put what the loops have emitted into the outbox."""
+    def _hand_over(self) -> bool:
+        """Put what the loops have emitted into the outbox; whether that is enough for now."""
         now = self._born if self.inputs else self.run.clock.now()
+        before = self.counters[self._node.name].emitted
         for port, box in enumerate(self._outboxes):
             if box:
                 self.counters[self._node.name].emitted += len(box)
                 self.give(port, list(box), now)
                 box.clear()
+        self._given += self.counters[self._node.name].emitted - before
+        return self._given >= self.run.largest_chunk
 
     def _room(self, place: int) -> int:
         if self._kind.keys:

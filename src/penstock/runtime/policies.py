@@ -41,8 +41,12 @@ class OperatorView:
     @property
     def oldest_time(self) -> float | None:
         """When the oldest of them entered the flow, in seconds of the engine's clock."""
-        times = [time for port in self._cell.inputs if (time := port.front_time) is not None]
-        return min(times, default=None)
+        oldest = None
+        for port in self._cell.inputs:
+            time = port.front_time
+            if time is not None and (oldest is None or time < oldest):
+                oldest = time
+        return oldest
 
     @property
     def last_run(self) -> float:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.runtime.policies import OperatorView, SchedulingPolicy
+from penstock.runtime.policies import SchedulingPolicy
 
 if TYPE_CHECKING:
     from penstock.runtime.cells import Cell
@@ -43,7 +43,8 @@ class Scheduler:
         if len(drawn) == 1:
             best = drawn[0]
         else:
-            best = max(drawn, key=lambda cell: self.policy.priority(OperatorView(cell)))
+            priority = self.policy.priority
+            best = max(drawn, key=lambda cell: priority(cell.view))
             drawn.remove(best)
             self._ready.extendleft(reversed(drawn))
             self._on_ready()
