@@ -48,6 +48,7 @@ def test_every_threading_model(model):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_ten_thousand_schedules():
     for seed in range(2000):
         check_engine(lambda seed=seed: hostile(seed, workers=1 + seed % 5))

@@ -122,7 +122,7 @@ class LoopCell(Cell):
 
     def _begin(self, loop: Loop) -> Loop:
         """Let a new loop run to its first wait: what has arrived is seen by waiting, not before."""
-        if not loop.has_begun:
+        if not loop.has_begun and not self.is_source:
             self._resume(loop, None)
         return loop
 
