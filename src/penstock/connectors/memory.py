@@ -44,7 +44,8 @@ class Items(Source):
         size = _VALUES_PER_CHUNK if isinstance(self._iterable, Sequence) else 1
         try:
             if isinstance(self._iterable, list):
-                while chunk := self._iterable[position : position + size]:
+                end = len(self._iterable) if split.end is None else split.end
+                while chunk := self._iterable[position : min(position + size, end)]:
                     position += len(chunk)
                     yield Chunk(chunk, position, all_readable=True)
                 return
