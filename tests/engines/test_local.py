@@ -378,6 +378,21 @@ def test_latency_is_measured_from_entry_to_sink():
     assert report.latency.p50 == pytest.approx(0.01, abs=0.002)
 
 
+def test_a_busy_worker_does_not_keep_timers_from_firing():
+    """The worker that kept the time is held in a function; the tuples of another source still come."""
+    gate = Gate()
+    came = threading.Event()
+    flow = ps.Flow("test")
+    flow.read(ps.sources.generate(lambda i: i, rate=200), name="held").inspect(gate).write(ps.sinks.null())
+    others = flow.read(ps.sources.generate(lambda i: gate.reached.is_set(), rate=200), name="free")
+    others.filter(bool).write(ps.sinks.call(lambda x: came.set()))
+    job = flow.start(ps.engines.Local(threads=2))
+    assert gate.reached.wait(10)
+    assert came.wait(10)
+    gate.is_open.set()
+    job.stop()
+
+
 def test_the_switch_interval_is_put_back():
     before = sys.getswitchinterval()
     outputs("local", lambda s: s.map(str), range(10))

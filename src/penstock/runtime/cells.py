@@ -76,7 +76,7 @@ class Cell(ABC):
         self.is_failed = False
         """It has failed on a tuple, and takes no more."""
         self.is_over = False
-        """It will never have anything more to do; the worker that sees it completes it."""
+        """It will never have anything more to do; the worker that sees it completes it. Never taken back."""
         self.view = OperatorView(self)
         """What policies see of it."""
         self.is_complete = False

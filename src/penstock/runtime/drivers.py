@@ -15,6 +15,7 @@ from penstock.runtime.worker import Point, Worker
 
 _STUCK_SECONDS = 1.0
 _WATCH_SECONDS = 0.25
+_OVERDUE_SECONDS = 0.002
 _SWITCH_SECONDS = 0.0005
 
 
@@ -99,12 +100,20 @@ class Threads:
         try:
             run.open()
             self._adjust()
-            while not self._is_over.wait(_WATCH_SECONDS):
+            while not self._is_over.wait(self._watch_seconds()):
                 self._adjust()
+                run.timers.fire(run.clock.now())
         finally:
             run.is_over = True
             self._wait_for_threads()
             sys.setswitchinterval(interval)
+
+    def _watch_seconds(self) -> float:
+        """Timers are kept by the last worker to park; if that one is busy again, they are found overdue here."""
+        due = self._run.timers.next_time()
+        if due is None:
+            return _WATCH_SECONDS
+        return min(_WATCH_SECONDS, max(0.0, due - self._run.clock.now()) + _OVERDUE_SECONDS)
 
     def _adjust(self) -> None:
         """As many workers as wanted, plus one for each that is stuck."""

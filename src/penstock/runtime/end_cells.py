@@ -45,7 +45,7 @@ class SourceCell(Cell):
         counters.busy_seconds += now - started
         if chunk is None:
             self._has_ended = True
-            self.is_over = self.run.settings.closes_at_end
+            self.is_over = self.is_over or self.run.settings.closes_at_end
         elif not chunk.values:
             self.run.timers.call_at(now + chunk.idle_seconds, self)
             self.is_waiting = True
@@ -100,7 +100,7 @@ class AsyncSourceCell(SourceCell):
             self.failed(node, None, chunk, self.run.clock.now())
         if not isinstance(chunk, Chunk):
             self._has_ended = True
-            self.is_over = self.run.settings.closes_at_end
+            self.is_over = self.is_over or self.run.settings.closes_at_end
             return
         self._send(node, chunk, self.run.clock.now())
 
@@ -141,7 +141,8 @@ class SinkCell(Cell):
     def take(self) -> bool:
         closed = self._port.closed
         self._values, self._born = self._port.take(self.budget())
-        self.is_over = closed and not self._values
+        if closed and not self._values:
+            self.is_over = True
         return bool(self._values)
 
     def process(self) -> None:

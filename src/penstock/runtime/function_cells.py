@@ -285,7 +285,8 @@ class TimedCell(Cell):
         else:
             self.counters[node.name].emitted += len(outputs)
             self.give(0, outputs, born)
-        self.is_over = not self._open
+        if not self._open:
+            self.is_over = True
 
 
 class AsyncCell(Cell):

@@ -84,7 +84,8 @@ class LoopCell(Cell):
             counters.busy_seconds += seconds
             self.learn_cost(count, seconds)
             self._hand_over()
-        self.is_over = self._has_ended()
+        if self._has_ended():
+            self.is_over = True
 
     def close_controls(self) -> None:
         for port in self.inputs[len(self._node.inputs) :]:
@@ -168,7 +169,7 @@ class LoopCell(Cell):
 
     def _can_go_on(self) -> bool:
         if self.is_source and (self.run.is_failing or self._has_had_its_last_say):
-            self.is_over = self._has_had_its_last_say
+            self.is_over = self.is_over or self._has_had_its_last_say
             return False
         self._has_had_its_last_say = self.is_source and self.run.is_stopping
         return any(not loop.is_done and loop.context.can_go_on() for loop in self._loops.values())

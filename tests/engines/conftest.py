@@ -1,0 +1,25 @@
+"""Engines leave nothing open behind them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+def open_things() -> set[str]:
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:
+            continue
+    return {name for name in found if not name.startswith(("/proc", "/dev", "anon_inode"))}
+
+
+@pytest.fixture(autouse=True)
+def no_file_or_socket_left_behind() -> Iterator[None]:
+    before = open_things()
+    yield
+    assert open_things() - before == set()
