@@ -220,6 +220,15 @@ def test_the_time_of_a_fused_chain_is_shared_out():
     assert dear == pytest.approx(0.768, rel=0.01)
 
 
+def test_more_flat_maps_than_python_nests_loops():
+    def build(stream):
+        for _ in range(30):
+            stream = stream.flat_map(lambda x: [x + 1])
+        return stream
+
+    assert outputs("local", build, range(10)) == list(range(30, 40))
+
+
 def test_explain_shows_what_is_fused():
     flow = ps.Flow("test")
     flow.read(ps.sources.items([])).map(str).filter(bool).write(ps.sinks.null())

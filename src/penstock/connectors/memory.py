@@ -15,7 +15,7 @@ from penstock.errors import SourceError, describe_exception
 
 T = TypeVar("T")
 
-_VALUES_PER_CHUNK = 1024
+_VALUES_PER_CHUNK = 4096
 _CHUNK_SECONDS = 0.001
 
 

@@ -14,7 +14,7 @@ from penstock.connectors.files.writers import as_plain, inferred
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import FlowError, SinkError, SourceError, describe_exception, short_repr
-from penstock.schema import Row
+from penstock.schema import Row, rows_of_table
 
 _POLL_SECONDS = 0.01
 _ROWS_PER_BATCH = 65_536
@@ -101,8 +101,7 @@ class SparkStream(Source):
 
     def _rows(self, batch: Any) -> list[Row]:
         ordered = batch.orderBy(*self._order_by) if self._order_by else batch
-        rows: list[Row] = ordered.toArrow().to_pylist(maps_as_pydicts="strict")
-        return rows
+        return rows_of_table(ordered.toArrow())
 
     def _frame(self) -> Any:
         try:

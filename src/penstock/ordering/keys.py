@@ -40,7 +40,7 @@ def key_bytes(key: Any) -> bytes:
         encoded: bytes = key.encode("utf-8", "surrogatepass")
         return b"s" + encoded
     if kind is int or kind is bool:
-        return _integer_bytes(key)
+        return b"i%d" % key if -_LONG <= key < _LONG else _integer_bytes(key)
     return _other_key_bytes(key)
 
 

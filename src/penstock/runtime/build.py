@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reads, Waits, Writes
 from penstock.operators.functions import Form
 from penstock.runtime.cells import Cell
-from penstock.runtime.chain import can_be_chained
+from penstock.runtime.chain import MOST_EXPANDING, can_be_chained, is_expanding
 from penstock.runtime.end_cells import AsyncSourceCell, SinkCell, SourceCell
 from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell, TimedCell
 from penstock.runtime.loop_cell import LoopCell
@@ -68,6 +68,7 @@ def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]]) -> 
         and len(graph.readers[ref]) == 1
         and not _has_replicas(before)
         and not _has_replicas(node)
+        and sum(map(is_expanding, [*group, node])) <= MOST_EXPANDING
     )
     return group if fits else None
 

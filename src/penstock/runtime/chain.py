@@ -6,10 +6,11 @@ the rest of the chunk goes on in place, and nothing runs twice.
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from penstock.flow.nodes import Applies, Node, Remembers
@@ -18,10 +19,15 @@ from penstock.operators.state import StateTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import key_bytes
 
-_NUMBERS = itertools.count()
+MOST_EXPANDING = 8
+"""Each step that makes several tuples of one is a loop in a loop, and Python nests no more than twenty blocks."""
 
 Fail = Callable[[int, Any, Exception], None]
-"""Called with the number of the operator, its input and the error; raises to end the loop."""
+"""Called with the number of the step, its input and the error; raises to end the loop."""
+Loop = Callable[[Sequence[Any], Sequence[list[Any]], Fail, list[int]], None]
+"""`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through."""
+Part = dict[str, Any]
+"""What one step needs besides its code: its function, its states."""
 
 
 def can_be_chained(node: Node) -> bool:
@@ -34,177 +40,168 @@ def can_be_chained(node: Node) -> bool:
     return False
 
 
-Loop = Callable[[Sequence[Any], Sequence[list[Any]], Fail, list[int]], None]
-"""`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through."""
-
-
-def _changes_number(node: Node) -> bool:
-    """Whether other than one tuple may come out for one that goes in."""
+def is_expanding(node: Node) -> bool:
+    """Whether several tuples may come out for one that goes in."""
     match node.kind:
         case Applies():
-            return node.kind.form not in (Form.MAP, Form.INSPECT)
+            return node.kind.form is Form.FLAT_MAP
         case Remembers():
             return node.kind.many or node.kind.ttl is not None
-    return True
+    return False
+
+
+def changes_number(node: Node) -> bool:
+    """Whether other than one tuple may come out for one that goes in."""
+    is_selective = isinstance(node.kind, Applies) and node.kind.form in (Form.FILTER, Form.BRANCH)
+    return is_selective or is_expanding(node)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The generated loops of some operators: all in one, and each by itself, over the same states."""
+    """The generated loops of some operators: all in one, and each by itself, over the same parts."""
 
+    nodes: Sequence[Node]
+    parts: Sequence[Part]
     whole: Loop
-    steps: tuple[Loop, ...]
     counted: frozenset[int]
     """The steps whose output the whole loop counts: those that change the number of tuples, but for the last of them.
 
     For the others it is known from what went in or came out.
     """
     last_changing: int | None
-    """The last step that changes the number of tuples."""
-    constants: dict[str, Any]
-    """Functions and states, by the number of their step: a part of the chain can go on with them."""
+
+    @functools.cached_property
+    def steps(self) -> list[Loop]:
+        """Each step as a loop of its own; most runs are over before they are asked for."""
+        return [_loop([node], [part]) for node, part in zip(self.nodes, self.parts, strict=True)]
 
 
-def compile_chain(
-    nodes: Sequence[Node], now: Callable[[], float], first: int = 0, constants: dict[str, Any] | None = None
-) -> Chain:
-    """Generate the loops of a chain, or of the part of one that begins with step `first` and has its `constants`."""
-    known: dict[str, Any] = {} if constants is None else constants
-    numbered = list(enumerate(nodes, first))
-    whole, counted = _compiled(numbered, known, now)
-    steps = tuple(_compiled([step], known, now)[0] for step in numbered)
-    last_changing = max((place for place, node in numbered if _changes_number(node)), default=None)
-    return Chain(whole, steps, counted, last_changing, known)
+def make_part(node: Node, now: Callable[[], float]) -> Part:
+    """The function of a node, and fresh states."""
+    kind = node.kind
+    assert isinstance(kind, Applies | Remembers)
+    part: Part = {"f": kind.fn}
+    if isinstance(kind, Remembers):
+        if kind.key is not None:
+            part["key"] = kind.key.fn
+        if kind.ttl is not None:
+            part["remember"] = _Forgetting(kind, now)
+        else:
+            part["states"] = {}
+            part["absent"] = _Absent(part["states"], kind.init)
+    return part
 
 
-def _compiled(
-    steps: Sequence[tuple[int, Node]], constants: dict[str, Any], now: Callable[[], float]
-) -> tuple[Loop, frozenset[int]]:
-    first, last = steps[0][0], steps[-1][0]
-    writer = _Writer(constants, first)
-    changing = [place for place, node in steps if _changes_number(node)]
-    for place, node in steps:
-        writer.step(place, node, is_last=place == last, is_counted=place in changing[:-1], now=now)
-    scope: dict[str, Any] = dict(constants)
-    exec(compile(writer.finished(first), f"<penstock chain {next(_NUMBERS)}>", "exec"), scope)
+def compile_chain(nodes: Sequence[Node], parts: Sequence[Part]) -> Chain:
+    """Generate the loop of a chain over these parts."""
+    changing = [place for place, node in enumerate(nodes) if changes_number(node)]
+    counted = frozenset(changing[:-1])
+    return Chain(nodes, parts, _loop(nodes, parts, counted), counted, changing[-1] if changing else None)
+
+
+def _loop(nodes: Sequence[Node], parts: Sequence[Part], counted: frozenset[int] = frozenset()) -> Loop:
+    scope: dict[str, Any] = {"listed": listed, "FLAT_MAP": Form.FLAT_MAP}
+    for place, part in enumerate(parts):
+        scope.update({f"{name}{place}": value for name, value in part.items()})
+    names = tuple(scope)
+    exec(_code(_Writer().written(nodes, names, counted)), scope)
     loop: Loop = scope["loop"]
-    return loop, frozenset(writer.counters)
+    return loop
+
+
+@functools.lru_cache(maxsize=256)
+def _code(source: str) -> CodeType:
+    """Loops of the same shape share their code: what differs are the defaults of their parameters."""
+    return compile(source, "<penstock chain>", "exec")
 
 
 class _Writer:
-    """Writes the body of a loop, a step at a time; `v0` is the input of the first step, `v1` of the second, …"""
+    """Writes the source of a loop; `v0` is the input of the first step, `v1` of the second, …"""
 
-    def __init__(self, constants: dict[str, Any], first: int) -> None:
-        self.counters: list[int] = []
-        self._constants = constants
-        self._names: list[str] = []
+    def __init__(self) -> None:
         self._lines: list[str] = []
         self._indent = 3
-        self._value = f"v{first}"
+        self._value = "v0"
 
-    def step(self, place: int, node: Node, is_last: bool, is_counted: bool, now: Callable[[], float]) -> None:
-        match node.kind:
-            case Applies():
-                self._function(place, node.kind, is_last)
-            case Remembers():
-                self._stateful(place, node.kind, now)
-        if is_counted:
-            self.counters.append(place)
-            self._line(f"n{place} += 1")
-
-    def finished(self, first: int) -> str:
+    def written(self, nodes: Sequence[Node], names: Sequence[str], counted: frozenset[int]) -> str:
+        for place, node in enumerate(nodes):
+            match node.kind:
+                case Applies():
+                    self._function(place, node.kind)
+                case Remembers():
+                    self._stateful(place, node.kind)
+            if place in counted:
+                self._line(f"n{place} += 1")
         if self._value:
             self._line(f"append({self._value})")
-        names = "".join(f", {name}={name}" for name in dict.fromkeys(self._names))
-        counters = "".join(f"    n{place} = 0\n" for place in self.counters)
-        passed = "".join(f"        passed[{place}] += n{place}\n" for place in self.counters)
+        parameters = "".join(f", {name}={name}" for name in names)
+        counters = "".join(f"    n{place} = 0\n" for place in sorted(counted))
+        passed = "".join(f"        passed[{place}] += n{place}\n" for place in sorted(counted))
         return (
-            f"def loop(values, outputs, fail, passed{names}):\n"
+            f"def loop(values, outputs, fail, passed{parameters}):\n"
             f"    append = outputs[0].append\n"
             f"    others = outputs[-1].append\n"
             f"{counters}"
             f"    try:\n"
-            f"        for v{first} in values:\n"
-            + "\n".join(self._lines)
-            + f"\n    finally:\n{passed or '        pass'}\n"
+            f"        for v0 in values:\n" + "\n".join(self._lines) + f"\n    finally:\n{passed or '        pass'}\n"
         )
 
     def _line(self, text: str, deeper: int = 0) -> None:
         self._lines.append("    " * (self._indent + deeper) + text)
 
-    def _constant(self, name: str, make: Callable[[], Any]) -> str:
-        """A name that the loop knows; what it stands for is made once for all loops of the chain."""
-        if name not in self._constants:
-            self._constants[name] = make()
-        self._names.append(name)
-        return name
-
-    def _function(self, place: int, kind: Applies, is_last: bool) -> None:
-        fn = self._constant(f"f{place}", lambda: kind.fn)
+    def _function(self, place: int, kind: Applies) -> None:
         value, result = self._value, f"v{place + 1}"
+        call = f"f{place}({value})"
         match kind.form:
             case Form.MAP:
-                self._guarded(place, value, f"{result} = {fn}({value})")
+                self._guarded(place, f"{result} = {call}")
                 self._value = result
             case Form.FILTER:
-                self._guarded(place, value, f"if not {fn}({value}): continue")
+                self._guarded(place, f"if not {call}: continue")
             case Form.INSPECT:
-                self._guarded(place, value, f"{fn}({value})")
+                self._guarded(place, call)
             case Form.FLAT_MAP:
-                self._expanded(place, value, f"{fn}({value})", fn)
-            case Form.BRANCH:
-                assert is_last, "a branch has two outputs, so it ends its chain"
-                self._guarded(place, value, f"chosen = {fn}({value})")
+                self._expanded(place, call)
+            case Form.BRANCH:  # two outputs: it ends its chain
+                self._guarded(place, f"chosen = {call}")
                 self._line(f"(append if chosen else others)({value})")
                 self._value = ""
 
-    def _stateful(self, place: int, kind: Remembers, now: Callable[[], float]) -> None:
+    def _stateful(self, place: int, kind: Remembers) -> None:
         value, result = self._value, f"v{place + 1}"
-        fn = self._constant(f"f{place}", lambda: kind.fn)
         if kind.ttl is not None:
-            self._constant(f"remember{place}", lambda: _Forgetting(kind, now))
-            self._expanded(place, value, f"remember{place}({value})", fn)
+            self._expanded(place, f"remember{place}({value})")
             return
-        states = self._constant(f"states{place}", dict)
-        self._constant(f"absent{place}", lambda: _Absent(self._constants[states], kind.init))
-        key = "None"
-        if kind.key is not None:
-            key_fn = kind.key.fn
-            key = f"{self._constant(f'key{place}', lambda: key_fn)}({value})"
-        output = "os" if kind.many else result
-        lines = [
-            f"k = {key}",
+        output = f"listed(FLAT_MAP, f{place}, o)" if kind.many else "o"
+        self._guarded(
+            place,
+            "k = None" if kind.key is None else f"k = key{place}({value})",
             f"try: s = states{place}[k]",
             f"except (KeyError, TypeError): k, s = absent{place}(k)",
-            f"s, {output} = {fn}(s, {value})",
-        ]
-        if kind.many:
-            self._constant("listed", lambda: listed)
-            self._constant("FLAT_MAP", lambda: Form.FLAT_MAP)
-            lines.append(f"os = listed(FLAT_MAP, {fn}, os)")
-        self._guarded(place, value, *lines)
+            f"s, o = f{place}(s, {value})",
+            f"{result} = {output}",
+        )
         self._line(f"states{place}[k] = s")
         if kind.many:
-            self._line(f"for {result} in os:")
+            self._line(f"for {result} in {result}:")
             self._indent += 1
         if kind.with_key:
             self._line(f"{result} = (k, {result})")
         self._value = result
 
-    def _expanded(self, place: int, value: str, call: str, fn: str) -> None:
-        self._constant("listed", lambda: listed)
-        self._constant("FLAT_MAP", lambda: Form.FLAT_MAP)
-        self._guarded(place, value, f"vs = listed(FLAT_MAP, {fn}, {call})")
-        self._value = f"v{place + 1}"
-        self._line(f"for {self._value} in vs:")
+    def _expanded(self, place: int, call: str) -> None:
+        result = f"v{place + 1}"
+        self._guarded(place, f"{result} = listed(FLAT_MAP, f{place}, {call})")
+        self._line(f"for {result} in {result}:")
         self._indent += 1
+        self._value = result
 
-    def _guarded(self, place: int, value: str, *lines: str) -> None:
+    def _guarded(self, place: int, *lines: str) -> None:
         self._line("try:")
         for line in lines:
             self._line(line, deeper=1)
         self._line("except Exception as error:")
-        self._line(f"fail({place}, {value}, error)", deeper=1)
+        self._line(f"fail({place}, {self._value}, error)", deeper=1)
         self._line("continue", deeper=1)
 
 

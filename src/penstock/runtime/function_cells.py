@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Applies, Node, Waits
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
 from penstock.operators.timed import LateTuple, TimedTable
 from penstock.runtime.cells import Cell, Failed
-from penstock.runtime.chain import compile_chain
+from penstock.runtime.chain import Part, compile_chain, make_part
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -58,21 +59,18 @@ class ChainCell(FunctionCell):
     """One or more function operators as one generated loop."""
 
     def __init__(
-        self,
-        run: Run,
-        place: float,
-        nodes: Sequence[Node],
-        port: Port,
-        first: int = 0,
-        constants: dict[str, Any] | None = None,
+        self, run: Run, place: float, nodes: Sequence[Node], port: Port, parts: Sequence[Part] | None = None
     ) -> None:
         super().__init__(run, place, nodes, port)
-        self._first = first
-        self._chain = compile_chain(nodes, run.clock.now, first, constants)
+        self._use([make_part(node, run.clock.now) for node in nodes] if parts is None else parts)
         self._cut_at: int | None = None
-        self._shares = [1 / len(nodes)] * len(nodes)
         self._chunks = 0
-        self._failed_now = [0] * len(nodes)
+
+    def _use(self, parts: Sequence[Part]) -> None:
+        self._chain = compile_chain(self.nodes, parts)
+        self._shares = [1 / len(self.nodes)] * len(self.nodes)
+        self._failed_now = [0] * len(self.nodes)
+        self._busy_seconds = sum(counters.busy_seconds for counters in self.counters.values())
 
     def cut_before(self, node: Node) -> None:
         """From its next chunk on, let this node and those after it be a cell of their own."""
@@ -90,9 +88,8 @@ class ChainCell(FunctionCell):
         port = self.run.settings.port(f"{self.nodes[at].name!r}", self.run.settings.queue_size)
         ends = self.nodes[-1].outputs
         dead_letters = self.outputs[ends:]
-        rest = ChainCell(
-            self.run, self.run.place_after(self), self.nodes[at:], port, self._first + at, self._chain.constants
-        )
+        parts = self._chain.parts
+        rest = ChainCell(self.run, self.run.place_after(self), self.nodes[at:], port, parts[at:])
         rest.counters = {node.name: self.counters.pop(node.name) for node in rest.nodes}
         rest.outputs = self.outputs[:ends] + dead_letters[at:]
         for targets in rest.outputs:
@@ -101,21 +98,21 @@ class ChainCell(FunctionCell):
         port.writer = self
         self.outputs = [[port], *dead_letters[:at]]
         self.nodes = self.nodes[:at]
-        self._chain = compile_chain(self.nodes, self.run.clock.now, self._first, self._chain.constants)
-        self._shares = [1 / at] * at
+        self._use(parts[:at])
+        rest._use(parts[at:])
         self.run.add(rest)
 
     def run_chunk(self, values: list[Any]) -> None:
         self._failed_now = [0] * len(self.nodes)
         self._chunks += 1
-        if len(self.nodes) > 1 and self._chunks % _CHUNKS_PER_STAGED == 1:
+        if len(self.nodes) > 1 and self._chunks % _CHUNKS_PER_STAGED == 2:
             self._run_staged(values)
         else:
             self._run_whole(values)
 
     def _run_whole(self, values: list[Any]) -> None:
         outputs: list[list[Any]] = [[] for _ in range(self.nodes[-1].outputs)]
-        passed = [0] * (self._first + len(self.nodes))
+        passed = [0] * len(self.nodes)
         try:
             self._chain.whole(values, outputs, self._fail, passed)
         finally:
@@ -133,7 +130,7 @@ class ChainCell(FunctionCell):
             outputs = [[] for _ in range(node.outputs)]
             started = self.run.clock.now()
             try:
-                step(values, outputs, self._fail, [0] * (self._first + len(self.nodes)))
+                step(values, outputs, partial(self._fail_alone, place), [])
             except Failed as failed:
                 # What it let through came before: a later operator may fail on that, and is then the first to fail.
                 failure = failed
@@ -144,7 +141,10 @@ class ChainCell(FunctionCell):
         for port, output in enumerate(outputs):
             self.give(port, output, self._born)
         if total := sum(seconds):
-            self._shares = [part / total for part in seconds]
+            news = 1.0 if self._chunks == 2 else 0.3
+            self._shares = [
+                (1 - news) * share + news * part / total for share, part in zip(self._shares, seconds, strict=True)
+            ]
         if failure is not None:
             raise failure
 
@@ -153,24 +153,26 @@ class ChainCell(FunctionCell):
         for place, node in enumerate(self.nodes):
             counters = self.counters[node.name]
             counters.received += received
-            step = self._first + place
-            if step == self._chain.last_changing:
+            if place == self._chain.last_changing:
                 received = emitted + sum(self._failed_now[place + 1 :])
-            elif step in self._chain.counted:
-                received = passed[step]
+            elif place in self._chain.counted:
+                received = passed[place]
             else:
                 received -= self._failed_now[place]
             counters.emitted += received
 
-    def _fail(self, step: int, value: Any, error: Exception) -> None:
-        place = step - self._first
+    def _fail_alone(self, place: int, _step: int, value: Any, error: Exception) -> None:
+        self._fail(place, value, error)
+
+    def _fail(self, place: int, value: Any, error: Exception) -> None:
         self._failed_now[place] += 1
         self.failed(self.nodes[place], value, error, self._born)
 
     def took(self, count: int, seconds: float) -> None:
         self.learn_cost(count, seconds)
+        self._busy_seconds += seconds
         for node, share in zip(self.nodes, self._shares, strict=True):
-            self.counters[node.name].busy_seconds += seconds * share
+            self.counters[node.name].busy_seconds = self._busy_seconds * share
 
 
 class BatchCell(FunctionCell):

@@ -97,23 +97,22 @@ class CsvFiles(LineFiles):
         lines = [line for line in lines if not line.isspace() or delimiter in line]
         if not lines:
             return []
-        table = self._table(b"".join(lines), columns)
+        data = b"".join(lines)
+        table = self._table(data, columns)
         if table.num_rows > len(lines):
             raise ValueError("a quote or a carriage return stands where none can be")
-        if table.num_rows < len(lines) or self._is_quote_open(lines, table):
+        if table.num_rows < len(lines) or self._is_quote_open(data, lines[-1], table):
             raise ValueError("a quote is opened and never closed")
         if self.schema is not None:
             table = fit_text(table, self.schema)
         rows: list[Any] = table.to_pylist()
         return rows
 
-    def _is_quote_open(self, lines: list[bytes], table: pa.Table) -> bool:
+    def _is_quote_open(self, data: bytes, last: bytes, table: pa.Table) -> bool:
         """Whether pyarrow has taken the end of a line, or of the file, for a part of a value."""
         if self._multiline:
-            return lines[-1].count(b'"') % 2 == 1
-        return any(b'"' in line for line in lines) and any(
-            pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns
-        )
+            return last.count(b'"') % 2 == 1
+        return b'"' in data and any(pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns)
 
     def _table(self, data: bytes, columns: list[str]) -> pa.Table:
         read = pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(data) + 2)

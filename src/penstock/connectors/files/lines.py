@@ -209,11 +209,13 @@ def _skip(stream: Any, start: int, path: str) -> None:
 def parse_lines(block: Block, parse: Callable[[list[bytes]], list[Any]], limits: Limits) -> Chunk:
     """Parse a block at once; where that fails, halve it until each bad line stands alone as `Unreadable`."""
     values: list[Any] = []
+    may_be_too_long = block.end - block.start > limits.line_bytes
 
     def parse_range(first: int, end: int) -> None:
         lines = block.lines[first:end]
         try:
-            limits.check_lines(lines)
+            if may_be_too_long:
+                limits.check_lines(lines)
             values.extend(parse(lines))
         except (ValueError, RecursionError) as error:
             if len(lines) > 1:

@@ -11,7 +11,7 @@ from penstock.clock import Clock
 from penstock.connectors.files.discover import Paths, checked_paths, find_files
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import SourceError
-from penstock.schema import Row, Schema
+from penstock.schema import Row, Schema, rows_of_table
 
 _ROWS_PER_CHUNK = 8192
 
@@ -50,7 +50,7 @@ class ParquetFiles(Source):
                 table = pa.Table.from_batches([batch])
                 if self.schema is not None:
                     table = table.select(self.schema.names).cast(self.schema.arrow)
-                yield table.to_pylist(maps_as_pydicts="strict")
+                yield rows_of_table(table)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             fit = "" if self.schema is None else " with this schema"
             raise SourceError(f"{path}: the rows can't be read{fit}: {error}") from None

@@ -52,7 +52,9 @@ class TextFiles(LineFiles):
         super().__init__(paths, None, limits)
 
     def _parse(self, lines: list[bytes]) -> list[Any]:
-        return [line.removesuffix(b"\n").removesuffix(b"\r").decode() for line in lines]
+        text = b"".join(lines).decode()
+        found = text.removesuffix("\n").split("\n") if lines else []
+        return [line.removesuffix("\r") for line in found] if "\r" in text else found
 
 
 class JsonFiles(LineFiles):

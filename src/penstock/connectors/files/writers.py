@@ -11,11 +11,12 @@ import numbers
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,7 @@ from penstock.connectors.files.csv import check_columns, check_delimiter
 from penstock.connectors.files.discover import PathLike
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.errors import FlowError, SinkError
-from penstock.schema import Row, Schema
+from penstock.schema import Row, Schema, rows_of_table
 
 Mode = Literal["error", "append", "overwrite"]
 
@@ -234,7 +235,7 @@ class _JsonEncoder(_Buffered):
     def add(self, values: Sequence[Any]) -> None:
         plain = [as_plain(value) for value in values]
         if self._schema is not None:
-            plain = self._schema.table(plain).to_pylist(maps_as_pydicts="strict")
+            plain = rows_of_table(self._schema.table(plain))
         try:
             lines = [json.dumps(value, ensure_ascii=False, default=_json_default, allow_nan=False) for value in plain]
             self._ready.append("".join(line + "\n" for line in lines).encode())
@@ -247,6 +248,8 @@ def as_plain(value: Any) -> Any:
     if type(value) in _ATOMS:
         return value
     if isinstance(value, dict):
+        if _ATOMS.issuperset(map(type, value.values())):
+            return value
         return {name: as_plain(part) for name, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: as_plain(part) for name, part in value._asdict().items()}
@@ -284,9 +287,8 @@ def inferred(rows: Sequence[Row]) -> pa.Table:
     """A table with every column that any of the rows has, in the order of their appearance."""
     if not all(rows):
         raise ValueError("a row has no columns; give a schema=")
-    names = dict.fromkeys(name for row in rows for name in row)
     columns = {}
-    for name in names:
+    for name in dict.fromkeys(chain.from_iterable(rows)):
         values = [row.get(name) for row in rows]
         try:
             _check_alike(values)
@@ -296,19 +298,21 @@ def inferred(rows: Sequence[Row]) -> pa.Table:
     return pa.table(columns)
 
 
-def _check_alike(values: Iterable[Any]) -> None:
+def _check_alike(values: Sequence[Any]) -> None:
     """Refuse a mixture that pyarrow would make one type of by dropping a time of day, or a zone."""
-    present = [value for value in values if value is not None]
-    kinds = set(map(type, present))
+    kinds = set(map(type, values)) - {type(None)}
     if len(kinds) > 1 and not all(issubclass(kind, numbers.Real) for kind in kinds):
         raise ValueError(f"{' and '.join(sorted(kind.__name__ for kind in kinds))} are mixed")
+    if kinds.isdisjoint({datetime, list, dict}):
+        return
+    present = [value for value in values if value is not None]
     if kinds == {datetime} and len({value.tzinfo is None for value in present}) > 1:
         raise ValueError("times with and without a zone are mixed")
     if kinds == {list}:
-        _check_alike(part for value in present for part in value)
+        _check_alike(list(chain.from_iterable(present)))
     if kinds == {dict}:
-        for name in dict.fromkeys(name for value in present for name in value):
-            _check_alike(value.get(name) for value in present)
+        for name in dict.fromkeys(chain.from_iterable(present)):
+            _check_alike([value.get(name) for value in present])
 
 
 class CsvSink(FileSink):
@@ -366,6 +370,10 @@ class _CsvEncoder(_Buffered):
 
 def _csv_cell(value: Any) -> str:
     """A value as pyarrow would write it: only `None` is empty, and text is always quoted."""
+    if type(value) is str:
+        return '"' + value.replace('"', '""') + '"'
+    if type(value) in (int, float, Decimal, date, datetime):
+        return str(value)
     match value:
         case None:
             return ""
@@ -373,12 +381,12 @@ def _csv_cell(value: Any) -> str:
             return "true" if value else "false"
         case Enum():
             return _csv_cell(value.value)
-        case int() | float() | Decimal() | date() | time():
-            return str(value)
-        case str():
-            return '"' + value.replace('"', '""') + '"'
         case bytes():
             return _csv_cell(value.decode())
+        case str():
+            return _csv_cell(str(value))
+        case int() | float() | date() | time():
+            return str(value)
         case list() | tuple() | dict():
             raise ValueError(f"CSV can't hold a {type(value).__name__}")
     return _csv_cell(_json_default(value))
