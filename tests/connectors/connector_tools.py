@@ -46,6 +46,22 @@ def write_and_letters(sink: ps.sinks.Sink, values: Iterable[Any]) -> list[ps.Dea
     return letters.items
 
 
+def sink(kind: str, path: Any, schema: str | None = None, **options: Any) -> ps.sinks.Sink:
+    make = getattr(ps.sinks, kind)
+    return make(path, **options) if schema is None else make(path, schema, **options)
+
+
+def source(kind: str, path: Any, schema: str | None = None, **options: Any) -> ps.sources.Source:
+    make = getattr(ps.sources, kind)
+    return make(path, **options) if schema is None else make(path, schema, **options)
+
+
+def there_and_back(kind: str, path: Any, rows: Iterable[Any], schema: str | None = None) -> list[Any]:
+    """What a source of this kind reads from what a sink of this kind wrote."""
+    write(sink(kind, path, schema), rows)
+    return read(source(kind, path, schema))
+
+
 def chunks(source: ps.sources.Source, offset: Offset | None = None) -> Iterator[tuple[str, ps.sources.Chunk]]:
     """Each chunk with its partition, from an offset on."""
     for split in splits_from(source, offset):
@@ -89,3 +105,12 @@ def visible(directory: Path) -> list[str]:
 
 def hidden(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.name.startswith("."))
+
+
+def write_all(writer, values):
+    """Write everything that can be written; the places of what can't."""
+    rejected, start = [], 0
+    while found := writer.write(values[start:]):
+        rejected.append(start + found.position)
+        start = rejected[-1] + 1
+    return rejected

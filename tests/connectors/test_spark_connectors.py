@@ -19,6 +19,7 @@ from tests.connectors.connector_tools import read, write, write_and_letters
 @pytest.fixture(scope="module")
 def session():
     made = spark.session()
+    made.conf.set("spark.sql.shuffle.partitions", 2)
     yield made
     made.stop()
 

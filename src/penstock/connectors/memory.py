@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import length_hint
 from typing import Any, Generic, TextIO, TypeVar
 
 from penstock.clock import Clock
@@ -17,6 +18,7 @@ T = TypeVar("T")
 
 _VALUES_PER_CHUNK = 4096
 _CHUNK_SECONDS = 0.001
+_VALUES_PER_LOOK = 16
 
 
 class Items(Source):
@@ -108,26 +110,30 @@ class Generate(Source):
         position = split.start
         started = clock.now()
         while split.end is None or position < split.end:
-            values: list[Any] = []
-            now = since = clock.now()
-            while len(values) < _VALUES_PER_CHUNK and now - since < _CHUNK_SECONDS:
-                place = position + len(values)
-                is_early = self._rate is not None and started + (place - split.start) / self._rate > now
-                if place == split.end or is_early:
-                    break
-                values.append(self._value(place))
+            end = position + _VALUES_PER_CHUNK if split.end is None else split.end
+            if self._rate is not None:
                 now = clock.now()
+                if (due := started + (position - split.start) / self._rate) > now:
+                    yield Chunk((), position, idle_seconds=due - now)
+                    continue
+                # At least the one that is due: a product of floats may miss it.
+                end = min(end, max(position, split.start + int((now - started) * self._rate)) + 1)
+            values = self._values(position, min(end, position + _VALUES_PER_CHUNK), clock)
             position += len(values)
-            if values:
-                yield Chunk(values, position)
-            elif self._rate is not None and position != split.end:
-                yield Chunk((), position, idle_seconds=started + (position - split.start) / self._rate - now)
+            yield Chunk(values, position)
 
-    def _value(self, position: int) -> Any:
-        try:
-            return self._fn(position)
-        except Exception as error:
-            return Unreadable(position, error)
+    def _values(self, start: int, end: int, clock: Clock) -> list[Any]:
+        """Up to `end`, but no longer than a chunk should take: the first ones are waited for."""
+        values: list[Any] = []
+        since = clock.now()
+        for position in range(start, end):
+            try:
+                values.append(self._fn(position))
+            except Exception as error:
+                values.append(Unreadable(position, error))
+            if not position % _VALUES_PER_LOOK and clock.now() - since > _CHUNK_SECONDS:
+                break
+        return values
 
     def describe(self) -> str:
         count = "endless" if self._count is None else f"{self._count:,} tuples"
@@ -152,9 +158,8 @@ class _Extend(SinkWriter):
     def __init__(self, items: list[Any]) -> None:
         self._items = items
 
-    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
+    def write(self, values: Sequence[Any]) -> None:
         self._items.extend(values)
-        return ()
 
 
 class Call(Sink):
@@ -178,14 +183,14 @@ class EachValue(SinkWriter):
     def __init__(self, fn: Callable[[Any], object]) -> None:
         self._fn = fn
 
-    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
-        rejected = []
-        for position, value in enumerate(values):
-            try:
-                self._fn(value)
-            except Exception as error:
-                rejected.append(Rejected(position, error))
-        return rejected
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        fn, left = self._fn, iter(values)
+        try:
+            for value in left:
+                fn(value)
+        except Exception as error:
+            return Rejected(len(values) - length_hint(left) - 1, error)
+        return None
 
 
 class Console(Sink):
@@ -214,5 +219,5 @@ class Null(Sink):
 
 
 class _Forget(SinkWriter):
-    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
-        return ()
+    def write(self, values: Sequence[Any]) -> None:
+        pass

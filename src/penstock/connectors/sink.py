@@ -32,8 +32,11 @@ class SinkWriter(ABC):
     """Takes values in order; what was written becomes visible at the latest when it is closed."""
 
     @abstractmethod
-    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
-        """Take the values; return those that can't be written, and raise `SinkError` if nothing can be."""
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        """Take the values up to the first that can't be written, and return that; `SinkError` if nothing can be.
+
+        An engine whose operator skips what is rejected calls again with the values behind it.
+        """
 
     def close(self) -> None:
         """Make everything written visible."""

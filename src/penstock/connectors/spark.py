@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.connectors.files.writers import as_plain, inferred
+from penstock.connectors.files.encoders import as_plain, inferred
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import FlowError, SinkError, SourceError, describe_exception, short_repr
@@ -128,19 +128,15 @@ class _BatchWriter(SinkWriter):
         self._rows: list[Row] = []
         self._batch_id = 0
 
-    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
-        rejected = []
+    def write(self, values: Sequence[Any]) -> Rejected | None:
         for position, value in enumerate(values):
             row = as_plain(value)
-            if isinstance(row, dict) and row:
-                self._rows.append(row)
-            else:
-                rejected.append(
-                    Rejected(position, ValueError(f"a row is a dict with columns, not {short_repr(value)}"))
-                )
+            if not isinstance(row, dict) or not row:
+                return Rejected(position, ValueError(f"a row is a dict with columns, not {short_repr(value)}"))
+            self._rows.append(row)
         if len(self._rows) >= _ROWS_PER_BATCH:
             self.close()
-        return rejected
+        return None
 
     def close(self) -> None:
         if not self._rows:

@@ -440,7 +440,7 @@ class _SinkCell(_Cell):
         self._writer = self.node.kind.sink.open()
 
     def handle(self, port: int, value: Any) -> None:
-        for rejected in self._writer.write([value]):
+        if rejected := self._writer.write([value]):
             self.failed(value, rejected.error)
 
     def leave(self) -> None:

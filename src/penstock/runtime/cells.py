@@ -69,6 +69,10 @@ class Cell(ABC):
         self.counters = {node.name: Counters() for node in nodes}
         self.last_run = 0.0
         self.seconds_per_tuple = 0.0
+        self.processed = 0
+        """How many tuples the last `process` took."""
+        self.usual_seconds = 1.0
+        """How long it keeps a worker, on a running average; at first, who knows."""
         self.started_at: float | None = None
         self.blocked_on: Port | None = None
         self.blocked_seconds = 0.0
@@ -118,6 +122,10 @@ class Cell(ABC):
     @abstractmethod
     def process(self) -> None:
         """Do it, on private memory; what comes out goes to `give`."""
+
+    def has_more(self) -> bool:
+        """Whether `take` would find something now; what comes later is notified."""
+        return any(len(port) or port.closed for port in self.inputs) or self.is_source
 
     def open(self) -> None:
         """Get ready, before any worker runs."""
@@ -187,10 +195,16 @@ class Cell(ABC):
             return _FIRST_BUDGET
         return max(1, min(self.run.largest_chunk, int(_CHUNK_SECONDS / self.seconds_per_tuple)))
 
-    def learn_cost(self, count: int, seconds: float) -> None:
-        if count:
-            cost = seconds / count
+    def account(self, seconds: float) -> None:
+        """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""
+        self.usual_seconds += 0.25 * (seconds - self.usual_seconds)
+        if self.processed:
+            cost = seconds / self.processed
             self.seconds_per_tuple = cost if not self.seconds_per_tuple else 0.7 * self.seconds_per_tuple + 0.3 * cost
+        self.charge(seconds)
+
+    def charge(self, seconds: float) -> None:
+        self.counters[self.name].busy_seconds += seconds
 
     @property
     def waits_for_outside(self) -> bool:

@@ -16,6 +16,7 @@ from penstock.runtime.worker import Point, Worker
 _STUCK_SECONDS = 1.0
 _WATCH_SECONDS = 0.25
 _OVERDUE_SECONDS = 0.002
+_SPIN_SECONDS = 0.0001
 _SWITCH_SECONDS = 0.0005
 
 
@@ -57,6 +58,7 @@ class Threads:
         self._is_over = threading.Event()
         self._parked = 0
         self._workers: list[tuple[Worker, threading.Thread]] = []
+        self._idents: set[int] = set()
         self._run: Run
 
     @property
@@ -80,6 +82,14 @@ class Threads:
         ]
 
     def on_ready(self) -> None:
+        # A worker that has made a cell ready comes to it by itself; to wake another one would only make two of them
+        # fight for the GIL. One that is about to be busy for longer asks for help first: see `Worker`.
+        if not self._dedicated and not self._run.is_over and threading.get_ident() in self._idents:
+            return
+        self.wake_another()
+
+    def wake_another(self) -> None:
+        """Let a parked worker look for work."""
         # A parker counts itself before it looks at the list a last time, so one of the two sees the other.
         if self._parked:
             with self._condition:
@@ -103,6 +113,8 @@ class Threads:
             while not self._is_over.wait(self._watch_seconds()):
                 self._adjust()
                 run.timers.fire(run.clock.now())
+                if not run.scheduler.is_empty:
+                    self.wake_another()
         finally:
             run.is_over = True
             self._wait_for_threads()
@@ -139,12 +151,21 @@ class Threads:
         thread.start()
 
     def _work(self, worker: Worker) -> None:
-        for point in worker.points():
-            if point is Point.PARK:
-                self._park(worker)
+        self._idents.add(threading.get_ident())
+        try:
+            for point in worker.points():
+                if point is Point.PARK:
+                    self._park(worker)
+                elif point is Point.ASK_FOR_HELP:
+                    self.wake_another()
+        finally:
+            self._idents.discard(threading.get_ident())
+            self.wake_another()
 
     def _park(self, worker: Worker) -> None:
         run = self._run
+        if self._spins(worker):
+            return
         with self._condition:
             self._parked += 1
             try:
@@ -159,6 +180,18 @@ class Threads:
                 self._condition.wait(None if due is None else max(0.0, due - run.clock.now()))
             finally:
                 self._parked -= 1
+
+    def _spins(self, worker: Worker) -> bool:
+        """A timer that is due sooner than a thread can fall asleep and wake up is waited for awake."""
+        run = self._run
+        due = run.timers.next_time()
+        if due is None or due - run.clock.now() > _SPIN_SECONDS:
+            return False
+        while run.clock.now() < due:
+            if run.is_over or worker.is_retired or self._has_work(worker):
+                return True
+            run.clock.sleep(0)  # lets others have the GIL
+        return run.timers.fire(run.clock.now())
 
     def _has_work(self, worker: Worker) -> bool:
         return worker.only.is_queued if worker.only is not None else not self._run.scheduler.is_empty

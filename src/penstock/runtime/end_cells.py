@@ -38,11 +38,8 @@ class SourceCell(Cell):
 
     def process(self) -> None:
         (node,) = self.nodes
-        counters = self.counters[node.name]
-        started = self.run.clock.now()
         chunk = next(self._chunks, None)
         now = self.run.clock.now()
-        counters.busy_seconds += now - started
         if chunk is None:
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
@@ -149,14 +146,13 @@ class SinkCell(Cell):
         (node,) = self.nodes
         counters = self.counters[node.name]
         values, self._values = self._values, []
-        started = self.run.clock.now()
+        self.processed = len(values)
         counters.received += len(values)
-        for rejected in self._writer.write(values):
-            self.failed(node, values[rejected.position], rejected.error, self._born)
-        now = self.run.clock.now()
-        counters.busy_seconds += now - started
-        self.learn_cost(len(values), now - started)
-        self.run.note_latency(now - self._born)
+        rest = values
+        while rest and (rejected := self._writer.write(rest)):
+            self.failed(node, rest[rejected.position], rejected.error, self._born)
+            rest = rest[rejected.position + 1 :]
+        self.run.note_latency(self.run.clock.now() - self._born)
 
     def leave(self) -> None:
         if hasattr(self, "_writer"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Applies, Node, Waits
+from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
 from penstock.operators.timed import LateTuple, TimedTable
 from penstock.runtime.cells import Cell, Failed
@@ -41,18 +43,11 @@ class FunctionCell(Cell):
 
     def process(self) -> None:
         values, self._values = self._values, []
-        started = self.run.clock.now()
-        try:
-            self.run_chunk(values)
-        finally:
-            self.took(len(values), self.run.clock.now() - started)
+        self.processed = len(values)
+        self.run_chunk(values)
 
     def run_chunk(self, values: list[Any]) -> None:
         raise NotImplementedError
-
-    def took(self, count: int, seconds: float) -> None:
-        self.learn_cost(count, seconds)
-        self.counters[self.name].busy_seconds += seconds
 
 
 class ChainCell(FunctionCell):
@@ -69,8 +64,11 @@ class ChainCell(FunctionCell):
     def _use(self, parts: Sequence[Part]) -> None:
         self._chain = compile_chain(self.nodes, parts)
         self._shares = [1 / len(self.nodes)] * len(self.nodes)
-        self._failed_now = [0] * len(self.nodes)
         self._busy_seconds = sum(counters.busy_seconds for counters in self.counters.values())
+        # Totals of whole loops; what they mean for each operator is worked out when somebody asks.
+        self._received = self._emitted = 0
+        self._passed = [0] * len(self.nodes)
+        self._failures = [0] * len(self.nodes)
 
     def cut_before(self, node: Node) -> None:
         """From its next chunk on, let this node and those after it be a cell of their own."""
@@ -85,6 +83,9 @@ class ChainCell(FunctionCell):
 
     def _cut(self, at: int) -> None:
         """Everything taken is out, and nobody else is in this cell: swap."""
+        for node, (received, emitted, busy_seconds) in zip(self.nodes, self._counts(), strict=True):
+            counters = self.counters[node.name]
+            counters.received, counters.emitted, counters.busy_seconds = received, emitted, busy_seconds
         port = self.run.settings.port(f"{self.nodes[at].name!r}", self.run.settings.queue_size)
         ends = self.nodes[-1].outputs
         dead_letters = self.outputs[ends:]
@@ -103,7 +104,6 @@ class ChainCell(FunctionCell):
         self.run.add(rest)
 
     def run_chunk(self, values: list[Any]) -> None:
-        self._failed_now = [0] * len(self.nodes)
         self._chunks += 1
         if len(self.nodes) > 1 and self._chunks % _CHUNKS_PER_STAGED == 2:
             self._run_staged(values)
@@ -112,12 +112,12 @@ class ChainCell(FunctionCell):
 
     def _run_whole(self, values: list[Any]) -> None:
         outputs: list[list[Any]] = [[] for _ in range(self.nodes[-1].outputs)]
-        passed = [0] * len(self.nodes)
         try:
-            self._chain.whole(values, outputs, self._fail, passed)
+            self._chain.whole(values, outputs, self._fail, self._passed)
         finally:
-            self._count(len(values), passed, sum(map(len, outputs)))
+            self._received += len(values)
             for port, output in enumerate(outputs):
+                self._emitted += len(output)
                 self.give(port, output, self._born)
 
     def _run_staged(self, values: list[Any]) -> None:
@@ -148,31 +148,41 @@ class ChainCell(FunctionCell):
         if failure is not None:
             raise failure
 
-    def _count(self, received: int, passed: list[int], emitted: int) -> None:
-        """Forward from what went in; but the last step that changes the number, backward from what came out."""
-        for place, node in enumerate(self.nodes):
-            counters = self.counters[node.name]
-            counters.received += received
-            if place == self._chain.last_changing:
-                received = emitted + sum(self._failed_now[place + 1 :])
-            elif place in self._chain.counted:
-                received = passed[place]
-            else:
-                received -= self._failed_now[place]
-            counters.emitted += received
+    def _counts(self) -> list[tuple[int, int, float]]:
+        """For each operator, what it received and emitted, and how long it was busy.
 
-    def _fail_alone(self, place: int, _step: int, value: Any, error: Exception) -> None:
-        self._fail(place, value, error)
+        Forward from what went in; but behind the last step that changes the number, backward from what came out.
+        """
+        counts, now = [], self._received
+        for place, node in enumerate(self.nodes):
+            counters, received = self.counters[node.name], now
+            if place == self._chain.last_changing:
+                now = self._emitted + sum(self._failures[place + 1 :])
+            elif place in self._chain.counted:
+                now = self._passed[place]
+            else:
+                now -= self._failures[place]
+            busy_seconds = self._busy_seconds * self._shares[place]
+            counts.append((counters.received + received, counters.emitted + now, busy_seconds))
+        return counts
 
     def _fail(self, place: int, value: Any, error: Exception) -> None:
-        self._failed_now[place] += 1
+        self._failures[place] += 1
         self.failed(self.nodes[place], value, error, self._born)
 
-    def took(self, count: int, seconds: float) -> None:
-        self.learn_cost(count, seconds)
+    def _fail_alone(self, place: int, _step: int, value: Any, error: Exception) -> None:
+        self.failed(self.nodes[place], value, error, self._born)
+
+    def charge(self, seconds: float) -> None:
         self._busy_seconds += seconds
-        for node, share in zip(self.nodes, self._shares, strict=True):
-            self.counters[node.name].busy_seconds = self._busy_seconds * share
+
+    def reports(self) -> dict[str, OperatorReport]:
+        return {
+            name: replace(report, received=received, emitted=emitted, busy_seconds=busy_seconds)
+            for (name, report), (received, emitted, busy_seconds) in zip(
+                super().reports().items(), self._counts(), strict=True
+            )
+        }
 
 
 class BatchCell(FunctionCell):
@@ -239,10 +249,9 @@ class TimedCell(Cell):
     def process(self) -> None:
         (node,) = self.nodes
         counters = self.counters[node.name]
-        started = self.run.clock.now()
-        count = 0
+        self.processed = 0
         for side, values, born in self._taken:
-            count += len(values)
+            self.processed += len(values)
             outputs: list[Any] = []
             counters.received += len(values)
             try:
@@ -252,10 +261,7 @@ class TimedCell(Cell):
                 counters.emitted += len(outputs)
                 self.give(0, outputs, born)
         for side in self._ended:
-            self._close(node, side, started)
-        seconds = self.run.clock.now() - started
-        counters.busy_seconds += seconds
-        self.learn_cost(count, seconds)
+            self._close(node, side, self.run.clock.now())
 
     def _one(self, node: Node, side: int, value: Any, born: float, outputs: list[Any]) -> None:
         kind = self._kind
@@ -333,6 +339,9 @@ class AsyncCell(Cell):
             else:
                 counters.emitted += 1
                 self.give(0, [result], born)
+
+    def charge(self, seconds: float) -> None:
+        """What counts is the time that was awaited, not what it takes to begin and to end it."""
 
     async def _await(self, value: Any) -> Any:
         started = self.run.clock.now()

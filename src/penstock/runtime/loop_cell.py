@@ -68,6 +68,9 @@ class LoopCell(Cell):
             self._born = oldest
         return bool(self._taken or self._newly_ended) or self._can_go_on()
 
+    def has_more(self) -> bool:
+        return super().has_more() or self._can_go_on()
+
     def process(self) -> None:
         counters = self.counters[self._node.name]
         started = self.run.clock.now()
@@ -78,11 +81,8 @@ class LoopCell(Cell):
             else:
                 self._run_one(started)
         finally:
-            count = sum(len(values) for _, values in self._taken)
-            counters.received += count
-            seconds = self.run.clock.now() - started
-            counters.busy_seconds += seconds
-            self.learn_cost(count, seconds)
+            self.processed = sum(len(values) for _, values in self._taken)
+            counters.received += self.processed
             self._hand_over()
         if self._has_ended():
             self.is_over = True

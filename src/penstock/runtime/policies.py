@@ -41,12 +41,10 @@ class OperatorView:
     @property
     def oldest_time(self) -> float | None:
         """When the oldest of them entered the flow, in seconds of the engine's clock."""
-        oldest = None
-        for port in self._cell.inputs:
-            time = port.front_time
-            if time is not None and (oldest is None or time < oldest):
-                oldest = time
-        return oldest
+        inputs = self._cell.inputs
+        if len(inputs) == 1:
+            return inputs[0].front_time
+        return min((time for port in inputs if (time := port.front_time) is not None), default=None)
 
     @property
     def last_run(self) -> float:
@@ -61,8 +59,8 @@ class OperatorView:
     @property
     def selectivity(self) -> float:
         """How many tuples it emits for one that it receives, as measured so far."""
-        received = self._cell.counters[self._cell.name].received
-        emitted = self._cell.counters[self._cell.nodes[-1].name].emitted
+        reports = self._cell.reports()
+        received, emitted = reports[self._cell.name].received, reports[self._cell.nodes[-1].name].emitted
         return emitted / received if received else 1.0
 
     @property

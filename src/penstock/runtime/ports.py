@@ -27,6 +27,8 @@ class Port:
         self._lock = threading.Lock()
         self._chunks: deque[tuple[list[Any], float]] = deque()
         self._count = 0
+        self.front_time: float | None = None
+        """When the oldest tuple here entered the flow."""
         self._discards = False
         self._waiting: list[Cell] = []
 
@@ -36,14 +38,6 @@ class Port:
     @property
     def is_full(self) -> bool:
         return self._count >= self.capacity and not self._discards
-
-    @property
-    def front_time(self) -> float | None:
-        """When the oldest tuple here entered the flow."""
-        try:
-            return self._chunks[0][1]
-        except IndexError:
-            return None
 
     def offer(self, values: list[Any], born: float) -> list[Any]:
         """Take in as many as fit; returns the rest."""
@@ -57,6 +51,8 @@ class Port:
                 taken, rest = values[:room], values[room:]
             else:
                 return values
+            if not self._count:
+                self.front_time = born
             self._chunks.append((taken, born))
             self._count += len(taken)
         self.reader.notify()
@@ -76,7 +72,8 @@ class Port:
                 while self._chunks and len(values) + len(self._chunks[0][0]) <= budget:
                     values += self._chunks.popleft()[0]
             self._count -= len(values)
-            woken = self._woken()
+            self.front_time = self._chunks[0][1] if self._chunks else None
+            woken = self._woken() if self._waiting else ()
         for writer in woken:
             writer.notify()
         return values, born

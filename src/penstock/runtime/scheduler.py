@@ -43,18 +43,17 @@ class Scheduler:
         if len(drawn) == 1:
             best = drawn[0]
         else:
-            priority = self.policy.priority
-            best = max(drawn, key=lambda cell: priority(cell.view))
-            drawn.remove(best)
+            priorities = [self.policy.priority(cell.view) for cell in drawn]
+            best = drawn.pop(priorities.index(max(priorities)))
             self._ready.extendleft(reversed(drawn))
-            self._on_ready()
         return best if best.claim(from_list=True) else self.pick()
 
     def _draw(self) -> list[Cell]:
-        drawn = []
-        for _ in range(_MOST_COMPARED):
-            try:
-                drawn.append(self._ready.popleft())
-            except IndexError:
-                break
+        drawn: list[Cell] = []
+        ready = self._ready
+        try:
+            while ready and len(drawn) < _MOST_COMPARED:
+                drawn.append(ready.popleft())
+        except IndexError:
+            pass  # another worker was faster
         return drawn

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
+_HELP_SECONDS = 0.0002
+
+
 class Point(Enum):
     """What a worker is about to do."""
 
@@ -22,6 +25,8 @@ class Point(Enum):
     PARK = auto()
     TAKE = auto()
     PROCESS = auto()
+    ASK_FOR_HELP = auto()
+    """About to be busy for a while, and somebody else could do what else is ready."""
     FLUSH = auto()
     RELEASE = auto()
 
@@ -36,13 +41,12 @@ class Worker:
         self.is_retired = False
         self.cell: Cell | None = None
         self.cell_since = 0.0
-        self.busy_seconds = 0.0
         self._run = run
         self._next: Cell | None = None
 
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
-        run = self._run
+        run, now = self._run, self._run.clock.now
         while True:
             yield Point.PICK
             if run.is_over or (self.is_retired and self._next is None):
@@ -51,38 +55,42 @@ class Worker:
             if cell is None:
                 yield Point.PARK
                 continue
-            self.cell, self.cell_since = cell, run.clock.now()
-            cell.last_run = self.cell_since
-            yield from self._serve(cell)
-            self.busy_seconds += run.clock.now() - self.cell_since
+            self.cell_since = cell.last_run = now()
+            self.cell = cell
+            has_more = False
+            try:
+                if cell.has_given_all or cell.flush():
+                    yield Point.TAKE
+                    if not cell.is_failed and cell.take():
+                        if cell.usual_seconds > _HELP_SECONDS and not run.scheduler.is_empty:
+                            yield Point.ASK_FOR_HELP
+                        yield Point.PROCESS
+                        has_more = True
+                        began = now()
+                        try:
+                            cell.process()
+                        finally:
+                            cell.account(now() - began)
+                        yield Point.FLUSH
+                        has_more = (cell.has_given_all or cell.flush()) and cell.has_more()
+            except Failed as failure:
+                run.fail(cell, failure)
+                cell.flush()
+            except BaseException as error:
+                run.crash(cell, error)
+            yield Point.RELEASE
+            self._let_go(cell, has_more)
             self.cell = None
 
     def _pick(self) -> Cell | None:
-        if self.only is not None:
-            return self.only if self.only.claim(from_list=True) else None
         if self._next is not None:
             cell, self._next = self._next, None
             return cell
+        if self.only is not None:
+            return self.only if self.only.claim(from_list=True) else None
         return self._run.scheduler.pick()
 
-    def _serve(self, cell: Cell) -> Iterator[Point]:
-        has_more = False
-        try:
-            yield Point.FLUSH
-            if cell.flush():
-                yield Point.TAKE
-                if not cell.is_failed and cell.take():
-                    yield Point.PROCESS
-                    has_more = True
-                    cell.process()
-                    yield Point.FLUSH
-                    has_more = cell.flush()
-        except Failed as failure:
-            self._run.fail(cell, failure)
-            cell.flush()
-        except BaseException as error:
-            self._run.crash(cell, error)
-        yield Point.RELEASE
+    def _let_go(self, cell: Cell, has_more: bool) -> None:
         if cell.is_over and cell.has_given_all:
             cell.complete()
             return

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import errno
 import io
-import json
-import numbers
 import os
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date, datetime, time
-from decimal import Decimal
-from enum import Enum
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from penstock.connectors.files.csv import check_columns, check_delimiter
 from penstock.connectors.files.discover import PathLike
+from penstock.connectors.files.encoders import CsvEncoder, Encoder, JsonEncoder, ParquetEncoder, TextEncoder
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.errors import FlowError, SinkError
-from penstock.schema import Row, Schema, rows_of_table
+from penstock.schema import Schema
 
 Mode = Literal["error", "append", "overwrite"]
 
 _BYTES_PER_FILE = 128 << 20
-_ROWS_PER_GROUP = 65_536
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes, date, datetime, Decimal})
-
-
-class Encoder(ABC):
-    """Turns values into the bytes of one file."""
-
-    @abstractmethod
-    def add(self, values: Sequence[Any]) -> None:
-        """Take all of the values in, or raise and take none."""
-
-    @abstractmethod
-    def take_bytes(self) -> bytes:
-        """What is ready to be written."""
-
-    def finish(self) -> bytes:
-        """The rest of the file."""
-        return self.take_bytes()
 
 
 class FileSink(Sink):
@@ -114,9 +87,8 @@ class _DirectoryWriter(SinkWriter):
         self._temporary = directory / f".{uuid.uuid4().hex}.tmp"
         self._encoder = sink.encoder()
 
-    def write(self, values: Sequence[Any]) -> Sequence[Rejected]:
-        rejected: list[Rejected] = []
-        self._add(values, 0, rejected)
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        rejected = self._add(values, 0) if values else None
         with self._whole_or_nothing():
             self._put(self._encoder.take_bytes())
             if self._file is not None and self._file.tell() >= _BYTES_PER_FILE:
@@ -130,17 +102,16 @@ class _DirectoryWriter(SinkWriter):
             self._publish()
             self._remove_old()
 
-    def _add(self, values: Sequence[Any], position: int, rejected: list[Rejected]) -> None:
-        """All at once; where that fails, halve until each bad value stands alone."""
+    def _add(self, values: Sequence[Any], position: int) -> Rejected | None:
+        """All at once; where that fails, halve until the first bad value stands alone."""
         try:
             self._encoder.add(values)
         except Exception as error:
             if len(values) == 1:
-                rejected.append(Rejected(position, error))
-                return
+                return Rejected(position, error)
             middle = len(values) // 2
-            self._add(values[:middle], position, rejected)
-            self._add(values[middle:], position + middle, rejected)
+            return self._add(values[:middle], position) or self._add(values[middle:], position + middle)
+        return None
 
     def _put(self, data: bytes) -> None:
         if data:
@@ -183,18 +154,6 @@ class _DirectoryWriter(SinkWriter):
         self._old = ()
 
 
-class _Buffered(Encoder):
-    """Text formats: bytes pile up until they are taken."""
-
-    def __init__(self) -> None:
-        self._ready: list[bytes] = []
-
-    def take_bytes(self) -> bytes:
-        data = b"".join(self._ready)
-        self._ready = []
-        return data
-
-
 class TextSink(FileSink):
     """Each tuple as a line: `str(value)`."""
 
@@ -204,15 +163,7 @@ class TextSink(FileSink):
         super().__init__(path, None, mode, ".txt")
 
     def encoder(self) -> Encoder:
-        return _TextEncoder()
-
-
-class _TextEncoder(_Buffered):
-    def add(self, values: Sequence[Any]) -> None:
-        lines = [str(value) for value in values]
-        if any("\n" in line or "\r" in line for line in lines):
-            raise ValueError("a line of text can't hold a line break; use ps.sinks.json for such values")
-        self._ready.append("".join(line + "\n" for line in lines).encode())
+        return TextEncoder()
 
 
 class JsonSink(FileSink):
@@ -224,95 +175,7 @@ class JsonSink(FileSink):
         super().__init__(path, schema, mode, ".json")
 
     def encoder(self) -> Encoder:
-        return _JsonEncoder(self._schema)
-
-
-class _JsonEncoder(_Buffered):
-    def __init__(self, schema: Schema | None) -> None:
-        super().__init__()
-        self._schema = schema
-
-    def add(self, values: Sequence[Any]) -> None:
-        plain = [as_plain(value) for value in values]
-        if self._schema is not None:
-            plain = rows_of_table(self._schema.table(plain))
-        try:
-            lines = [json.dumps(value, ensure_ascii=False, default=_json_default, allow_nan=False) for value in plain]
-            self._ready.append("".join(line + "\n" for line in lines).encode())
-        except (TypeError, RecursionError) as error:
-            raise ValueError(str(error)) from None
-
-
-def as_plain(value: Any) -> Any:
-    """A tuple as rows and JSON know it: named tuples and dataclasses become dicts, at any depth."""
-    if type(value) in _ATOMS:
-        return value
-    if isinstance(value, dict):
-        if _ATOMS.issuperset(map(type, value.values())):
-            return value
-        return {name: as_plain(part) for name, part in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: as_plain(part) for name, part in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [as_plain(part) for part in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value
-
-
-def _json_default(value: Any) -> Any:
-    match value:
-        case date() | time():
-            return value.isoformat()
-        case Decimal() | uuid.UUID():
-            return str(value)
-        case Enum():
-            return value.value
-        case bytes():
-            return base64.b64encode(value).decode()
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no JSON form; map the tuples to dicts, lists, strings and numbers")
-
-
-def _rows(values: Sequence[Any]) -> list[Row]:
-    rows = [as_plain(value) for value in values]
-    if not all(isinstance(row, dict) for row in rows):
-        kinds = sorted({type(row).__name__ for row in rows if not isinstance(row, dict)})
-        raise ValueError(f"expected rows (dicts, named tuples or dataclasses), found {', '.join(kinds)}")
-    return rows
-
-
-def inferred(rows: Sequence[Row]) -> pa.Table:
-    """A table with every column that any of the rows has, in the order of their appearance."""
-    if not all(rows):
-        raise ValueError("a row has no columns; give a schema=")
-    columns = {}
-    for name in dict.fromkeys(chain.from_iterable(rows)):
-        values = [row.get(name) for row in rows]
-        try:
-            _check_alike(values)
-            columns[name] = pa.array(values)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"column {name!r}: {error}; give a schema=") from None
-    return pa.table(columns)
-
-
-def _check_alike(values: Sequence[Any]) -> None:
-    """Refuse a mixture that pyarrow would make one type of by dropping a time of day, or a zone."""
-    kinds = set(map(type, values)) - {type(None)}
-    if len(kinds) > 1 and not all(issubclass(kind, numbers.Real) for kind in kinds):
-        raise ValueError(f"{' and '.join(sorted(kind.__name__ for kind in kinds))} are mixed")
-    if kinds.isdisjoint({datetime, list, dict}):
-        return
-    present = [value for value in values if value is not None]
-    if kinds == {datetime} and len({value.tzinfo is None for value in present}) > 1:
-        raise ValueError("times with and without a zone are mixed")
-    if kinds == {list}:
-        _check_alike(list(chain.from_iterable(present)))
-    if kinds == {dict}:
-        for name in dict.fromkeys(chain.from_iterable(present)):
-            _check_alike([value.get(name) for value in present])
+        return JsonEncoder(self._schema)
 
 
 class CsvSink(FileSink):
@@ -328,68 +191,7 @@ class CsvSink(FileSink):
         self._delimiter = delimiter
 
     def encoder(self) -> Encoder:
-        return _CsvEncoder(self._schema, self._header, self._delimiter)
-
-
-class _CsvEncoder(_Buffered):
-    """Without a schema, the first row says which columns there are, and each value how it is written."""
-
-    def __init__(self, schema: Schema | None, header: bool, delimiter: str) -> None:
-        super().__init__()
-        self._schema = schema
-        self._names: tuple[str, ...] = ()
-        self._header_due = header
-        self._delimiter = delimiter
-
-    def add(self, values: Sequence[Any]) -> None:
-        rows = _rows(values)
-        self._ready.append(self._free_lines(rows) if self._schema is None else self._lines(self._schema.table(rows)))
-        self._header_due = False
-
-    def _lines(self, table: pa.Table) -> bytes:
-        out = pa.BufferOutputStream()
-        options = pyarrow.csv.WriteOptions(include_header=self._header_due, delimiter=self._delimiter)
-        pyarrow.csv.write_csv(table, out, options)
-        data: bytes = out.getvalue().to_pybytes()
-        return data
-
-    def _free_lines(self, rows: Sequence[Row]) -> bytes:
-        names = self._names or tuple(rows[0])
-        if not names:
-            raise ValueError("the first row has no columns; give a schema=")
-        for row in rows:
-            if unknown := [name for name in row if name not in names]:
-                raise ValueError(f"the first row has no column {unknown[0]!r}, only {', '.join(names)}; give a schema=")
-        records = [[row.get(name) for name in names] for row in rows]
-        if self._header_due:
-            records.insert(0, list(names))
-        data = "".join(self._delimiter.join(map(_csv_cell, record)) + "\n" for record in records).encode()
-        self._names = names
-        return data
-
-
-def _csv_cell(value: Any) -> str:
-    """A value as pyarrow would write it: only `None` is empty, and text is always quoted."""
-    if type(value) is str:
-        return '"' + value.replace('"', '""') + '"'
-    if type(value) in (int, float, Decimal, date, datetime):
-        return str(value)
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case Enum():
-            return _csv_cell(value.value)
-        case bytes():
-            return _csv_cell(value.decode())
-        case str():
-            return _csv_cell(str(value))
-        case int() | float() | date() | time():
-            return str(value)
-        case list() | tuple() | dict():
-            raise ValueError(f"CSV can't hold a {type(value).__name__}")
-    return _csv_cell(_json_default(value))
+        return CsvEncoder(self._schema, self._header, self._delimiter)
 
 
 class ParquetSink(FileSink):
@@ -401,82 +203,4 @@ class ParquetSink(FileSink):
         super().__init__(path, schema, mode, ".parquet")
 
     def encoder(self) -> Encoder:
-        return _ParquetEncoder(self._schema)
-
-
-class _ParquetEncoder(Encoder):
-    """Rows wait until they make a row group; without a schema, the first group's rows agree on the columns."""
-
-    def __init__(self, schema: Schema | None) -> None:
-        self._schema: Any = None if schema is None else schema.arrow
-        self._is_final = schema is not None
-        self._pipe = _Pipe()
-        self._writer: pyarrow.parquet.ParquetWriter | None = None
-        self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
-
-    def add(self, values: Sequence[Any]) -> None:
-        rows = _rows(values)
-        if self._is_final:
-            self._waiting.append(Schema(self._schema).table(rows))
-        else:
-            self._agree(inferred(rows))
-        self._waiting_rows += len(rows)
-
-    def _agree(self, table: pa.Table) -> None:
-        """Take the table in; either it or what waits gets the wider columns of the other."""
-        try:
-            if self._schema is not None:
-                table = pa.concat_tables([self._schema.empty_table(), table], promote_options="permissive")
-            if table.schema == self._schema:
-                self._waiting.append(table)
-            else:
-                self._waiting = [pa.concat_tables([*self._waiting, table], promote_options="permissive")]
-        except (pa.ArrowException, TypeError) as error:
-            raise ValueError(f"{error}; give a schema=") from None
-        self._schema = table.schema
-
-    def take_bytes(self) -> bytes:
-        if self._waiting_rows >= _ROWS_PER_GROUP:
-            self._write_group()
-        return self._pipe.drain()
-
-    def finish(self) -> bytes:
-        if self._waiting_rows:
-            self._write_group()
-        if self._writer is None:
-            return b""
-        self._writer.close()
-        return self._pipe.drain()
-
-    def _write_group(self) -> None:
-        self._is_final = True
-        if self._writer is None:
-            self._writer = pyarrow.parquet.ParquetWriter(self._pipe, self._schema)
-        self._writer.write_table(pa.concat_tables(self._waiting).combine_chunks())
-        self._waiting, self._waiting_rows = [], 0
-
-
-class _Pipe(io.RawIOBase):
-    """A file that counts what went through and gives it away: Parquet's footer needs true positions."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        piece = bytes(data)
-        self._pieces.append(piece)
-        self._position += len(piece)
-        return len(piece)
-
-    def tell(self) -> int:
-        return self._position
-
-    def drain(self) -> bytes:
-        data = b"".join(self._pieces)
-        self._pieces = []
-        return data
+        return ParquetEncoder(self._schema)
