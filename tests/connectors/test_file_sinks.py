@@ -380,3 +380,18 @@ def test_any_line_comes_back_from_text(lines):
 def test_sinks_say_where_they_write(tmp_path, kind):
     assert sink(kind, tmp_path).describe() == str(tmp_path)
     assert sink(kind, Path("out")).delivery is ps.sinks.Delivery.TRANSACTIONAL
+
+
+@pytest.mark.parametrize("engine", ["sequential", "local"])
+def test_a_run_that_fails_before_it_writes_leaves_what_it_would_have_overwritten(tmp_path, engine):
+    write(ps.sinks.text(tmp_path / "out"), ["old"])
+
+    def failing(values, fn):
+        flow = ps.Flow("test")
+        flow.read(ps.sources.items(values)).map(fn).write(ps.sinks.text(tmp_path / "out", mode="overwrite"))
+        with pytest.raises(ps.OperatorError):
+            flow.run(engine)
+        return read(ps.sources.text(tmp_path / "out"))
+
+    assert failing([0], lambda x: 1 // x) == ["old"]
+    assert failing([1, 0], lambda x: 1 // x) == ["1"]

@@ -325,9 +325,11 @@ def test_an_asynchronous_source_that_raises_after_what_it_gave(engine):
     flow = ps.Flow("test")
     result = ps.sinks.collect()
     flow.read(ps.sources.items(breaks()), name="ticks").write(result)
-    with pytest.raises((ps.OperatorError, OSError), match="unplugged"):
+    with pytest.raises(ps.SourceError, match="the iterable raised OSError: unplugged"):
         flow.run(engine)
     assert result.items == [1]
+    with pytest.raises(ps.SourceError, match="read by an earlier run"):
+        flow.run(engine)
 
 
 def test_an_asynchronous_source_is_held_back_too():

@@ -19,6 +19,10 @@ T = TypeVar("T")
 _VALUES_PER_CHUNK = 4096
 _CHUNK_SECONDS = 0.001
 _VALUES_PER_LOOK = 16
+_ALREADY_READ = (
+    "items: this iterator was read by an earlier run and has nothing left; give ps.sources.items a list, or anything "
+    "that can be iterated again"
+)
 
 
 class Items(Source):
@@ -36,10 +40,7 @@ class Items(Source):
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         if self._consumed:
-            raise SourceError(
-                "items: this iterator was read by an earlier run and has nothing left; "
-                "give ps.sources.items a list, or anything that can be iterated again"
-            )
+            raise SourceError(_ALREADY_READ)
         self._consumed = not self.replayable
         position = split.start
         # One at a time from an iterator: it may be endless, slow or fed by what the flow does.
@@ -69,6 +70,7 @@ class AsyncItems(Source):
 
     def __init__(self, iterable: AsyncIterable[Any]) -> None:
         self._iterable = iterable
+        self._consumed = False
 
     def splits(self) -> Sequence[Split]:
         return [Split("items")]
@@ -81,11 +83,17 @@ class AsyncItems(Source):
                 yield chunk
 
     async def read_async(self, split: Split) -> AsyncIterator[Chunk]:
+        if self._consumed:
+            raise SourceError(_ALREADY_READ)
+        self._consumed = isinstance(self._iterable, AsyncIterator)
         position = 0
-        async for value in self._iterable:
-            position += 1
-            if position > split.start:
-                yield Chunk((value,), position)
+        try:
+            async for value in self._iterable:
+                position += 1
+                if position > split.start:
+                    yield Chunk((value,), position)
+        except Exception as error:
+            raise SourceError(f"items: the iterable raised {describe_exception(error)}") from error
 
 
 async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:

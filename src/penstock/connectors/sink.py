@@ -41,6 +41,10 @@ class SinkWriter(ABC):
     def close(self) -> None:
         """Make everything written visible."""
 
+    def abandon(self) -> None:
+        """The run has failed: what was written came before the failure, so it becomes visible all the same."""
+        self.close()
+
 
 class Sink(ABC):
     """Where a stream ends."""

@@ -127,6 +127,7 @@ class _Run:
     def to_the_end(self) -> Report:
         started = self.clock.now()
         opened: list[_Cell] = []
+        has_failed = False
         try:
             for cell in reversed(self.cells):  # sinks first: what can't be written need not be read
                 opened.append(cell)
@@ -134,9 +135,12 @@ class _Run:
             self._read_everything()
             if not self.stop.at_once:
                 self._let_everything_out()
+        except BaseException:
+            has_failed = True
+            raise
         finally:
             for cell in opened:
-                cell.leave()
+                cell.leave(has_failed)
             if self._async_runner is not None:
                 self._async_runner.close()
         return Report(
@@ -244,7 +248,7 @@ class _Cell:
         if self._open_inputs == 0:
             self.complete()
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         """The run is over, well or not."""
 
     def turn(self) -> float:
@@ -341,7 +345,7 @@ class _SourceCell(_Cell):
             self.send(0, value)
         return 0
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_chunks"):
             self._chunks.close()
 
@@ -443,9 +447,9 @@ class _SinkCell(_Cell):
         if rejected := self._writer.write([value]):
             self.failed(value, rejected.error)
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_writer"):
-            self._writer.close()
+            self._writer.abandon() if has_failed else self._writer.close()
 
 
 class _LoopCell(_Cell):
@@ -506,7 +510,7 @@ class _LoopCell(_Cell):
             if port not in self._ended_ports:
                 self.put(port, _CLOSED)
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         for loop in getattr(self, "_loops", {}).values():
             loop.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.schema import Schema
+from penstock.schema import Schema, rows_of_table
 
 Outputs = tuple[Sequence[Any], ...]
 """One sequence per output port."""
@@ -63,7 +63,8 @@ def listed(form: Form, fn: Callable[..., Any], result: Any) -> list[Any]:
 def batch_of_rows(rows: Sequence[dict[str, Any]], schema: Schema | None) -> pa.RecordBatch:
     """Rows as the record batch that `map_arrow` hands to its function."""
     if schema is None:
-        return pa.RecordBatch.from_pylist(list(rows))
+        names = dict.fromkeys(name for row in rows for name in row)  # not only those of the first row
+        return pa.RecordBatch.from_pydict({name: [row.get(name) for row in rows] for name in names})
     return schema.table(rows).combine_chunks().to_batches()[0]
 
 
@@ -78,5 +79,4 @@ def rows_of_batch(batch: Any, schema: Schema | None = None) -> list[dict[str, An
         if missing:
             raise ValueError(f"the batch has no column {missing[0]!r}; map_arrow's schema= says that it has")
         batch = batch.select(list(schema.names)).cast(schema.arrow)
-    rows: list[dict[str, Any]] = batch.to_pylist()
-    return rows
+    return rows_of_table(batch)

@@ -130,7 +130,7 @@ class Cell(ABC):
     def open(self) -> None:
         """Get ready, before any worker runs."""
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         """The run is over, well or not."""
 
     def close_controls(self) -> None:

@@ -68,7 +68,7 @@ class SourceCell(Cell):
             counters.emitted += len(good)
             self.give(0, good, born)
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_chunks"):
             self._chunks.close()
 
@@ -116,7 +116,7 @@ class AsyncSourceCell(SourceCell):
         self._buffer.append(last)
         self.notify()
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_pump"):
             self._pump.cancel()
 
@@ -154,6 +154,6 @@ class SinkCell(Cell):
             rest = rest[rejected.position + 1 :]
         self.run.note_latency(self.run.clock.now() - self._born)
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_writer"):
-            self._writer.close()
+            self._writer.abandon() if has_failed else self._writer.close()

@@ -350,6 +350,6 @@ class AsyncCell(Cell):
         self.counters[self.name].busy_seconds += self.run.clock.now() - started
         return result
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         for _, _, future in self._flight:
             future.cancel()

@@ -91,7 +91,7 @@ class LoopCell(Cell):
         for port in self.inputs[len(self._node.inputs) :]:
             port.closed = True
 
-    def leave(self) -> None:
+    def leave(self, has_failed: bool) -> None:
         for loop in self._loops.values():
             loop.close()
 

@@ -60,6 +60,7 @@ class Run:
         self._remaining = 0
         self._failure: Failed | None = None
         self._crash: BaseException | None = None
+        self._has_opened = False
         self._latencies: deque[float] = deque(maxlen=10_000)
         self._controls_closed: set[Cell] = set()
 
@@ -70,6 +71,7 @@ class Run:
         self._remaining = len(self.cells)
         for cell in reversed(self.cells):
             cell.open()
+        self._has_opened = True
         for cell in self.cells:
             cell.notify()
 
@@ -89,9 +91,10 @@ class Run:
     def leave(self) -> None:
         """Close everything, and raise what made the run fail."""
         errors: list[BaseException] = []
+        has_failed = not self._has_opened or self._crash is not None or self._failure is not None
         for cell in self.cells:
             try:
-                cell.leave()
+                cell.leave(has_failed)
             except BaseException as error:
                 errors.append(error)
         self.event_loop.close()

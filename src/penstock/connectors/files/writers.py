@@ -81,6 +81,7 @@ class _DirectoryWriter(SinkWriter):
         self._sink = sink
         self._directory = directory
         self._part = first
+        self._has_written = False
         self._old = old
         self._file: io.BufferedWriter | None = None
         self._is_broken = False
@@ -89,6 +90,8 @@ class _DirectoryWriter(SinkWriter):
 
     def write(self, values: Sequence[Any]) -> Rejected | None:
         rejected = self._add(values, 0) if values else None
+        if values and (rejected is None or rejected.position):
+            self._has_written = True
         with self._whole_or_nothing():
             self._put(self._encoder.take_bytes())
             if self._file is not None and self._file.tell() >= _BYTES_PER_FILE:
@@ -101,6 +104,12 @@ class _DirectoryWriter(SinkWriter):
         with self._whole_or_nothing():
             self._publish()
             self._remove_old()
+
+    def abandon(self) -> None:
+        """What was there before goes only if something has taken its place."""
+        if not self._has_written:
+            self._old = ()
+        self.close()
 
     def _add(self, values: Sequence[Any], position: int) -> Rejected | None:
         """All at once; where that fails, halve until the first bad value stands alone."""
