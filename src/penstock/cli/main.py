@@ -70,7 +70,7 @@ def explain(target: str, engine: str | None, mermaid: bool) -> None:
 
 
 @cli.command()
-@click.option("--engine", default="sequential", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs it.")
+@click.option("--engine", default="local", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs it.")
 @click.option("--clicks", default=50_000, show_default=True, envvar="PENSTOCK_CLICKS", help="How many clicks to make.")
 def demo(engine: str, clicks: int) -> None:
     """Make click logs, run a flow over them, and show what came out."""

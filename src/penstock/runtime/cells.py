@@ -74,6 +74,8 @@ class Cell(ABC):
         self.usual_seconds = 1.0
         """How long it keeps a worker, on a running average; at first, who knows."""
         self.started_at: float | None = None
+        self._budget = min(_FIRST_BUDGET, run.largest_chunk)
+        self._least_cost = _CHUNK_SECONDS / run.largest_chunk
         self.blocked_on: Port | None = None
         self.blocked_seconds = 0.0
         self._blocked_since = 0.0
@@ -191,16 +193,17 @@ class Cell(ABC):
 
     def budget(self) -> int:
         """How many tuples make about a millisecond of work."""
-        if self.seconds_per_tuple <= 0:
-            return _FIRST_BUDGET
-        return max(1, min(self.run.largest_chunk, int(_CHUNK_SECONDS / self.seconds_per_tuple)))
+        return self._budget
 
     def account(self, seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""
         self.usual_seconds += 0.25 * (seconds - self.usual_seconds)
         if self.processed:
             cost = seconds / self.processed
-            self.seconds_per_tuple = cost if not self.seconds_per_tuple else 0.7 * self.seconds_per_tuple + 0.3 * cost
+            if self.seconds_per_tuple:
+                cost = 0.7 * self.seconds_per_tuple + 0.3 * cost
+            self.seconds_per_tuple = cost
+            self._budget = int(_CHUNK_SECONDS / max(cost, self._least_cost)) or 1
         self.charge(seconds)
 
     def charge(self, seconds: float) -> None:
@@ -220,6 +223,11 @@ class Cell(ABC):
 
     def flush(self) -> bool:
         """Hand over what is in the outbox; `False` if a port is full, in which case it will notify this cell."""
+        if len(self._outbox) == 1 and self.blocked_on is None:  # the common case, in few steps
+            target, values, born = self._outbox[0]
+            if not target.offer(values, born):
+                self._outbox.clear()
+                return True
         while self._outbox:
             waiting, self._outbox = self._outbox, []
             full: list[Port] = []

@@ -61,18 +61,19 @@ class Port:
     def take(self, budget: int) -> tuple[list[Any], float]:
         """Up to `budget` tuples, with the time at which the oldest entered the flow."""
         with self._lock:
-            if not self._chunks:
+            chunks = self._chunks
+            if not chunks:
                 return [], 0.0
-            values, born = self._chunks.popleft()
+            values, born = chunks.popleft()
             if len(values) > budget:
-                self._chunks.appendleft((values[budget:], born))
+                chunks.appendleft((values[budget:], born))
                 values = values[:budget]
-            elif len(values) < budget and self._chunks:
+            elif chunks and len(values) < budget:
                 values = list(values)
-                while self._chunks and len(values) + len(self._chunks[0][0]) <= budget:
-                    values += self._chunks.popleft()[0]
+                while chunks and len(values) + len(chunks[0][0]) <= budget:
+                    values += chunks.popleft()[0]
             self._count -= len(values)
-            self.front_time = self._chunks[0][1] if self._chunks else None
+            self.front_time = chunks[0][1] if chunks else None
             woken = self._woken() if self._waiting else ()
         for writer in woken:
             writer.notify()
