@@ -224,10 +224,11 @@ class Cell(ABC):
     def flush(self) -> bool:
         """Hand over what is in the outbox; `False` if a port is full, in which case it will notify this cell."""
         if len(self._outbox) == 1 and self.blocked_on is None:  # the common case, in few steps
-            target, values, born = self._outbox[0]
-            if not target.offer(values, born):
-                self._outbox.clear()
+            target, values, born = self._outbox.pop()
+            rest = target.offer(values, born)
+            if not rest:
                 return True
+            self._outbox.append((target, rest, born))
         while self._outbox:
             waiting, self._outbox = self._outbox, []
             full: list[Port] = []
