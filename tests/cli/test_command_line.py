@@ -124,11 +124,15 @@ def test_explain(folder):
     assert "flowchart LR" in penstock(folder, "explain", "flows:flow", "--mermaid").stdout
 
 
-def test_demo(folder):
-    result = penstock(folder, "demo", "--engine", "sequential", "--clicks", "2000")
-    assert result.returncode == 0, result.stderr
-    assert "busy minutes, in order" in result.stdout
-    assert "window-count" in result.stderr
+def test_demo_shows_the_same_on_every_engine(folder):
+    shown = []
+    for engine in ("sequential", "local"):
+        result = penstock(folder, "demo", "--engine", engine, "--clicks", "20000")
+        assert result.returncode == 0, result.stderr
+        assert "window-count" in result.stderr
+        shown.append(result.stdout.partition("busy minutes, in order")[2])
+    assert shown[0] == shown[1]
+    assert "clicks" in shown[0]
 
 
 def test_bench_lists_what_there_is(folder):
