@@ -137,7 +137,7 @@ class SinkCell(Cell):
 
     def take(self) -> bool:
         closed = self._port.closed
-        self._values, self._born = self._port.take(self.budget())
+        self._values, self._born = self._port.take(self.budget(len(self._port)))
         if closed and not self._values:
             self.is_over = True
         return bool(self._values)

@@ -36,7 +36,7 @@ class FunctionCell(Cell):
 
     def take(self) -> bool:
         closed = self._port.closed  # read first: what was written before the end must not be missed
-        self._values, self._born = self._port.take(self.budget())
+        self._values, self._born = self._port.take(self.budget(len(self._port)))
         if not self._values and closed:
             self.is_over = True
         return bool(self._values)
@@ -239,7 +239,7 @@ class TimedCell(Cell):
         self._taken, self._ended = [], []
         for side in self._open:
             closed = self.inputs[side].closed
-            values, born = self.inputs[side].take(self.budget())
+            values, born = self.inputs[side].take(self.budget(len(self.inputs[side])))
             if values:
                 self._taken.append((side, values, born))
             elif closed:

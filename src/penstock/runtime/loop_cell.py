@@ -161,11 +161,11 @@ class LoopCell(Cell):
 
     def _room(self, place: int) -> int:
         if self._kind.keys:
-            return self.budget()
+            return self.budget(len(self.inputs[place]))
         (loop,) = self._loops.values()
         held = loop.ports[place].held
         wanted = loop.context.wanted.get(loop.ports[place], 0)
-        return max(self.budget(), wanted) - held
+        return max(self.budget(len(self.inputs[place])), wanted) - held
 
     def _can_go_on(self) -> bool:
         if self.is_source and (self.run.is_failing or self._has_had_its_last_say):
