@@ -327,6 +327,7 @@ def latencies(seconds: float, repeats: int) -> None:
         rate = share * min(peaks)
         variants: dict[str, Callable[[], list[float]]] = {
             "penstock": lambda: penstock_latency(seconds, rate),
+            "penstock, 1": lambda: penstock_latency(seconds, rate, threads=1),
             "hand-off": lambda: hand_off(seconds, rate),
         }
         if Dataflow is not None:
@@ -452,7 +453,7 @@ def main(arguments: list[str]) -> None:
     parts = {
         "chains": lambda: chains(int(500_000 * scale), repeats),
         "zips": lambda: zips(int(1_000_000 * scale), repeats),
-        "long": lambda: long_chains(int(2_000_000 * scale), repeats),
+        "long": lambda: long_chains(int(5_000_000 * scale), repeats),
         "latency": lambda: latencies(2.0 * scale + 0.5, repeats),
         "idle": lambda: idle(4.0 * scale + 1),
         "policies": lambda: policies(repeats),

@@ -133,13 +133,14 @@ class Generate(Source):
     def _values(self, start: int, end: int, clock: Clock) -> list[Any]:
         """Up to `end`, but no longer than a chunk should take: the first ones are waited for."""
         values: list[Any] = []
-        since = clock.now()
-        for position in range(start, end):
-            try:
-                values.append(self._fn(position))
-            except Exception as error:
-                values.append(Unreadable(position, error))
-            if not position % _VALUES_PER_LOOK and clock.now() - since > _CHUNK_SECONDS:
+        fn, append, since = self._fn, values.append, clock.now()
+        for block in range(start, end, _VALUES_PER_LOOK):
+            for position in range(block, min(block + _VALUES_PER_LOOK, end)):
+                try:
+                    append(fn(position))
+                except Exception as error:
+                    append(Unreadable(position, error))
+            if clock.now() - since > _CHUNK_SECONDS:
                 break
         return values
 

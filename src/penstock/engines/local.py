@@ -37,7 +37,7 @@ class Local(Engine):
     def __init__(
         self,
         threads: int | Literal["auto"] = "auto",
-        policy: str | SchedulingPolicy = "min-latency",
+        policy: str | SchedulingPolicy = "last-in-pipeline",
         threading: Threading = "dynamic",
         queue_size: int = 16_384,
         queue_limit: int = 1 << 20,

@@ -35,6 +35,9 @@ def build_cells(graph: Graph, run: Run) -> list[Cell]:
         for targets in cell.outputs:
             for port in targets:
                 port.writer = cell
+    for cell in cells:
+        data_inputs = cell.inputs[: len(cell.nodes[0].inputs)]
+        cell.depth = 1 + max((port.writer.depth for port in data_inputs), default=-1.0)
     return cells
 
 

@@ -63,6 +63,8 @@ class Cell(ABC):
         self.run = run
         self.place = place
         """Its rank in the flow: everything that it reads has a lower one."""
+        self.depth = 0.0
+        """Its distance from the sources, by the longest way."""
         self.nodes = nodes
         self.inputs = list(inputs)
         self.outputs: list[list[Port]] = []

@@ -91,6 +91,7 @@ class ChainCell(FunctionCell):
         dead_letters = self.outputs[ends:]
         parts = self._chain.parts
         rest = ChainCell(self.run, self.run.place_after(self), self.nodes[at:], port, parts[at:])
+        rest.depth = self.depth + (rest.place - self.place) / 2
         rest.counters = {node.name: self.counters.pop(node.name) for node in rest.nodes}
         rest.outputs = self.outputs[:ends] + dead_letters[at:]
         for targets in rest.outputs:

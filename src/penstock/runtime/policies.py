@@ -30,6 +30,11 @@ class OperatorView:
         return self._cell.place
 
     @property
+    def depth(self) -> float:
+        """How far it is from the sources, which have 0, by the longest way."""
+        return self._cell.depth
+
+    @property
     def is_source(self) -> bool:
         return self._cell.is_source
 
@@ -138,12 +143,15 @@ class MaxRunningTime(SchedulingPolicy):
 
 
 class LastInPipeline(SchedulingPolicy):
-    """Whoever is nearest to a sink: what has been read is carried to the end before more is read."""
+    """Whoever is furthest from the sources: what has been read is carried to the end before more is read.
+
+    By depth and not by place, so that sources take turns: one flow beside another does not starve it.
+    """
 
     name = "last-in-pipeline"
 
     def priority(self, operator: OperatorView) -> float:
-        return operator.place
+        return operator.depth
 
 
 POLICIES: dict[str, type[SchedulingPolicy]] = {
