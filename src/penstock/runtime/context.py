@@ -125,9 +125,8 @@ class InputPort:
         return len(self._seen) + len(self._hidden) >= count
 
     def show_enough(self, count: int) -> None:
-        """Show no more than what makes `count` tuples visible, and the end only if it is reached."""
-        self.show(min(self.arrived, self.shown + max(0, count - len(self._seen))), False)
-        self.closed = self.ended and not self._hidden
+        """Show no more than what makes `count` tuples visible; the end is shown when the repeated run saw it."""
+        self.show(min(self.arrived, self.shown + max(0, count - len(self._seen))), self.closed)
 
 
 class LoopContext:
