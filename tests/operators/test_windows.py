@@ -197,12 +197,12 @@ def test_a_failing_add_leaves_the_windows_whole(engine):
     assert outputs(engine, build, values) == [("a", 0, 10, 10), ("a", 5, 15, 10), ("a", 25, 35, 10), ("a", 30, 40, 10)]
 
 
-def test_at_end_keep_leaves_windows_open():
+def test_at_end_keep_leaves_windows_open(engine):
     flow = ps.Flow("test")
     result = ps.sinks.collect()
     source = flow.read(ps.sources.items([("a", 1), ("a", 11)]))
     keyed(source).window(ps.windows.tumbling(10, time=at)).count().write(result)
-    flow.run("sequential", at_end="keep")
+    flow.run(engine, at_end="keep")
     assert result.items == [("a", 0, 10, 1)]
 
 

@@ -147,13 +147,15 @@ class Cell(ABC):
         with self._lock:
             if self._status is Status.RUNNING:
                 self._status = Status.DIRTY
-            if self._status is not Status.IDLE:
-                return
-            self._status = Status.QUEUED
-            if self._is_listed:
-                return
-            self._is_listed = True
-        self.run.scheduler.add(self)
+            must_be_listed = self._status is Status.IDLE and self._queue()
+        if must_be_listed:
+            self.run.scheduler.add(self)
+
+    def _queue(self) -> bool:
+        """Under the lock: become queued; whether that needs an entry in the list of ready cells."""
+        self._status = Status.QUEUED
+        must_be_listed, self._is_listed = not self._is_listed, True
+        return must_be_listed
 
     def claim(self, from_list: bool = False) -> bool:
         """Become the only worker in this cell."""
@@ -173,11 +175,9 @@ class Cell(ABC):
             if not (has_more or self._status is Status.DIRTY):
                 self._status = Status.IDLE
                 return
-            self._status = Status.QUEUED
-            if self._is_listed:
-                return
-            self._is_listed = True
-        self.run.scheduler.add(self)
+            must_be_listed = self._queue()
+        if must_be_listed:
+            self.run.scheduler.add(self)
 
     def complete(self) -> None:
         """Nothing more comes from here: readers see the end, and writers write for nobody."""

@@ -1,0 +1,372 @@
+"""What each kind of operator does with one tuple, in the sequential engine."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.source import Unreadable, splits_from
+from penstock.flow.nodes import Applies, Loops, Node, Reads, Remembers, Waits, Writes
+from penstock.observe.report import OperatorReport
+from penstock.operators.functions import Form, batch_of_rows, listed, outputs_of, rows_of_batch
+from penstock.operators.state import StateTable
+from penstock.operators.timed import LateTuple, TimedTable
+from penstock.operators.times import checked_time
+from penstock.ordering.keys import firing_order, key_bytes
+from penstock.runtime.context import LoopContext
+from penstock.runtime.failures import dead_letter, is_fatal, popped_value, reported
+from penstock.runtime.loop import Loop
+
+if TYPE_CHECKING:
+    from penstock.engines.sequential import Run
+
+_CLOSED: Any = object()
+"""Travels behind the last tuple of a stream."""
+
+
+class Cell:
+    """One operator of the run: a queue of what has come, and what to do with it."""
+
+    def __init__(self, run: Run, place: int, node: Node) -> None:
+        self.run = run
+        self.place = place
+        self.node = node
+        self.targets: list[list[tuple[Cell, int]]] = [[] for _ in range(node.outputs + 1)]
+        self.writers: list[Cell] = []
+        self.is_done = False
+        self.has_ended = False
+        """Only for sources: there is nothing more to read."""
+        self._inbox: deque[tuple[int, Any]] = deque()
+        self._open_inputs = len(node.inputs)
+        self._received = self._emitted = self._failed = self._late = 0
+        self._busy_seconds = 0.0
+
+    # What a kind of operator does
+
+    def open(self) -> None:
+        """Get ready."""
+
+    def handle(self, port: int, value: Any) -> None:
+        """Process one tuple."""
+
+    def ended(self, port: int) -> None:
+        """An input has ended."""
+        self._open_inputs -= 1
+        if self._open_inputs == 0:
+            self.complete()
+
+    def leave(self, has_failed: bool) -> None:
+        """The run is over, well or not."""
+
+    def turn(self) -> float:
+        """Only for sources: read a tuple, or say how many seconds it is worth waiting for one."""
+        raise NotImplementedError
+
+    def close_controls(self) -> None:
+        """Nobody will send anything to the control inputs any more."""
+
+    # What all of them do
+
+    def put(self, port: int, value: Any) -> None:
+        if not self.is_done:
+            self._inbox.append((port, value))
+            self.run.wake(self)
+
+    def step(self) -> None:
+        """Process the next thing that has come."""
+        if not self._inbox:
+            return
+        port, value = self._inbox.popleft()
+        started = self.run.clock.now()
+        if value is _CLOSED:
+            self.ended(port)
+        else:
+            self._received += 1
+            self.handle(port, value)
+        self._busy_seconds += self.run.clock.now() - started
+
+    def send(self, port: int, value: Any) -> None:
+        self._emitted += port < self.node.outputs
+        for cell, place in self.targets[port]:
+            cell.put(place, value)
+
+    def complete(self) -> None:
+        """Nothing more comes from here: tell the readers, and let go of writers that write for nobody else."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self._inbox.clear()
+        for readers in self.targets:
+            for cell, place in readers:
+                cell.put(place, _CLOSED)
+        for writer in self.writers:
+            if all(cell.is_done for readers in writer.targets for cell, _ in readers):
+                writer.complete()
+
+    def failed(self, value: Any, error: Exception) -> None:
+        """An operator's own `on_error` decides."""
+        if is_fatal(self.node, error):
+            report = reported(self.run.graph.flow, self.node, value, error)
+            if report is error:
+                raise report
+            raise report from error
+        self._failed += 1
+        if self.node.on_error == "dead-letter":
+            self.send_dead_letter(value, error)
+
+    def send_dead_letter(self, value: Any, error: Exception) -> None:
+        self.send(self.node.outputs, dead_letter(self.node, value, error))
+
+    def counts(self) -> OperatorReport:
+        return OperatorReport(self._received, self._emitted, self._busy_seconds, failed=self._failed, late=self._late)
+
+
+class SourceCell(Cell):
+    def open(self) -> None:
+        assert isinstance(self.node.kind, Reads)
+        source = self.node.kind.source
+        splits = list(splits_from(source))
+        self._chunks = (chunk for split in splits for chunk in source.read(split, self.run.clock))
+        self._waiting: deque[Any] = deque()
+
+    def turn(self) -> float:
+        if not self._waiting:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.has_ended = True
+                return 0
+            if not chunk.values:
+                return chunk.idle_seconds
+            self._waiting.extend(chunk.values)
+        value = self._waiting.popleft()
+        self._received += 1
+        if isinstance(value, Unreadable):
+            self.failed(value.raw, value.error)
+        else:
+            self.send(0, value)
+        return 0
+
+    def leave(self, has_failed: bool) -> None:
+        if hasattr(self, "_chunks"):
+            self._chunks.close()
+
+
+class FunctionCell(Cell):
+    def handle(self, port: int, value: Any) -> None:
+        kind = self.node.kind
+        assert isinstance(kind, Applies)
+        try:
+            outputs = self._outputs(kind, value)
+        except Exception as error:
+            self.failed(value, error)
+            return
+        for place, values in enumerate(outputs):
+            for output in values:
+                self.send(place, output)
+
+    def _outputs(self, kind: Applies, value: Any) -> Any:
+        match kind.form:
+            case Form.BATCH:
+                result = kind.fn([value])
+            case Form.ARROW:
+                result = rows_of_batch(kind.fn(batch_of_rows([value], kind.input_schema)), kind.schema)
+                return (result,)
+            case Form.ASYNC:
+                result = self.run.wait_for(lambda: kind.fn(value), kind.timeout_seconds)
+            case _:
+                result = kind.fn(value)
+        return outputs_of(kind.form, kind.fn, value, result)
+
+
+class StateCell(Cell):
+    def open(self) -> None:
+        assert isinstance(self.node.kind, Remembers)
+        self._states = StateTable(self.node.kind.init, self.node.kind.ttl)
+
+    def handle(self, port: int, value: Any) -> None:
+        kind = self.node.kind
+        assert isinstance(kind, Remembers)
+        try:
+            key = None if kind.key is None else kind.key.fn(value)
+            identity = key_bytes(key)
+            now = self.run.clock.now() if kind.time is None else checked_time(kind.time(value))
+            state, output = kind.fn(self._states.get(identity, now), value)
+            outputs = listed(Form.FLAT_MAP, kind.fn, output) if kind.many else [output]
+        except Exception as error:
+            self.failed(value, error)
+            return
+        self._states.put(identity, state, now)
+        for output in outputs:
+            self.send(0, (key, output) if kind.with_key else output)
+
+
+class TimedCell(Cell):
+    def open(self) -> None:
+        assert isinstance(self.node.kind, Waits)
+        self._table = TimedTable(self.node.kind.logic, self.node.kind.lateness)
+
+    def handle(self, port: int, value: Any) -> None:
+        kind = self.node.kind
+        assert isinstance(kind, Waits)
+        try:
+            key, time = kind.keys[port].fn(value), kind.times[port](value)
+            self._send_all(self._table.advance(port, time))
+            self._send_all(self._table.add(port, key, value, time))
+        except LateTuple as late:
+            self._late += 1
+            self._came_late(kind, value, late)
+        except Exception as error:
+            self.failed(value, error)
+
+    def _came_late(self, kind: Waits, value: Any, late: LateTuple) -> None:
+        if kind.on_late == "dead-letter":
+            self.send_dead_letter(value, late)
+        elif callable(kind.on_late):
+            try:
+                kind.on_late(value)
+            except Exception as error:
+                self.failed(value, error)
+
+    def ended(self, port: int) -> None:
+        try:
+            self._send_all(self._table.close(port))
+        except Exception as error:
+            self.failed(None, error)
+        super().ended(port)
+
+    def _send_all(self, outputs: Any) -> None:
+        for output in outputs:
+            self.send(0, output)
+
+
+class SinkCell(Cell):
+    def open(self) -> None:
+        assert isinstance(self.node.kind, Writes)
+        self._writer = self.node.kind.sink.open()
+
+    def handle(self, port: int, value: Any) -> None:
+        if rejected := self._writer.write([value]):
+            self.failed(value, rejected.error)
+
+    def leave(self, has_failed: bool) -> None:
+        if hasattr(self, "_writer"):
+            self._writer.abandon() if has_failed else self._writer.close()
+
+
+class LoopCell(Cell):
+    """A driver loop, or one for each key of a keyed operator."""
+
+    def open(self) -> None:
+        assert isinstance(self.node.kind, Loops)
+        self._kind = self.node.kind
+        self._loops: dict[bytes, Loop] = {}
+        self._agenda: deque[Loop] = deque()
+        """Loops that can go on; the first may be in the middle of what it emits."""
+        self._ended_ports: set[int] = set()
+        if self._kind.operator.kind != "keyed":
+            loop = self._new_loop(None)
+            if self.node.inputs:
+                self._agenda.append(loop)
+                self.run.wake(self)
+
+    def handle(self, port: int, value: Any) -> None:
+        try:
+            key = self._kind.keys[port].fn(value) if self._kind.keys else None
+            loop = self._loops.get(key_bytes(key)) or self._new_loop(key)
+        except Exception as error:
+            self.failed(value, error)
+            return
+        loop.ports[port].arrive(value)
+        self._agenda.append(loop)
+
+    def ended(self, port: int) -> None:
+        self._ended_ports.add(port)
+        for identity in sorted(self._loops, key=firing_order):
+            self._loops[identity].ports[port].ended = True
+            self._agenda.append(self._loops[identity])
+
+    def step(self) -> None:
+        """One resumption of a loop, or, when none can go on, the next thing that has come."""
+        if self._agenda:
+            started = self.run.clock.now()
+            if not self._resume(self._agenda[0]):
+                self._agenda.popleft()
+            self._busy_seconds += self.run.clock.now() - started
+        else:
+            super().step()
+        if self._agenda or self._inbox:
+            self.run.wake(self)
+        elif self._is_over():
+            self.complete()
+
+    def turn(self) -> float:
+        """A loop without inputs is a source: its turn ends when it has emitted something."""
+        (loop,) = self._loops.values()
+        self._resume(loop)
+        self.has_ended = loop.is_done
+        return 0 if loop.context.can_go_on() else math.inf
+
+    def close_controls(self) -> None:
+        for port in range(len(self.node.inputs), len(self.node.inputs) + len(self.node.controls)):
+            if port not in self._ended_ports:
+                self.put(port, _CLOSED)
+
+    def leave(self, has_failed: bool) -> None:
+        for loop in getattr(self, "_loops", {}).values():
+            loop.close()
+
+    def _resume(self, loop: Loop) -> bool:
+        """Let a loop run to its next trap; whether it could go on from there."""
+        if loop.is_done or not loop.context.can_go_on():
+            return False
+        try:
+            loop.resume()
+        except Exception as error:
+            self.failed(popped_value(list(loop.context.popped)), error)
+            loop.context.popped.clear()
+            loop.restart()
+        return not loop.is_done and loop.context.can_go_on()
+
+    def _is_over(self) -> bool:
+        if not all(loop.is_done for loop in self._loops.values()):
+            return False
+        return not self._kind.keys or self._ended_ports >= set(range(len(self.node.inputs)))
+
+    def _new_loop(self, key: Any) -> Loop:
+        operator, engine = self._kind.operator, self.run.engine
+        identity = key_bytes(key)
+        history = self.node.name if key is None else f"{self.node.name}#{identity.hex()}"
+        context = LoopContext(
+            self.node.name,
+            len(self.node.inputs),
+            len(self.node.controls),
+            self.send,
+            self.node.outputs,
+            key=key,
+            has_state=operator.kind != "stateless",
+            is_stopping=lambda: self.run.stop.requested,
+            replay=engine.arrivals.sights.get(history, ()),
+            record=self.run.recorded.setdefault(history, []).append if engine.record_arrivals else None,
+        )
+        loop = Loop(self.node.name, operator, context, engine.restart == "every-wait")
+        for port in self._ended_ports:
+            loop.ports[port].ended = True
+        self._loops[identity] = loop
+        return loop
+
+
+def cell_of(run: Run, place: int, node: Node) -> Cell:
+    match node.kind:
+        case Reads():
+            return SourceCell(run, place, node)
+        case Applies():
+            return FunctionCell(run, place, node)
+        case Remembers():
+            return StateCell(run, place, node)
+        case Waits():
+            return TimedCell(run, place, node)
+        case Loops():
+            return LoopCell(run, place, node)
+        case Writes():
+            return SinkCell(run, place, node)
