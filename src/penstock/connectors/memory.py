@@ -16,7 +16,7 @@ from penstock.errors import SourceError, describe_exception
 
 T = TypeVar("T")
 
-_VALUES_PER_CHUNK = 4096
+_VALUES_PER_CHUNK = 8192
 _CHUNK_SECONDS = 0.001
 _VALUES_PER_LOOK = 16
 _ALREADY_READ = (

@@ -133,14 +133,14 @@ class _Writer:
             if place in counted:
                 self._line(f"n{place} += 1")
         if self._value:
-            self._line(f"append({self._value})")
+            # Not a bound method kept in a variable: Python makes a single instruction of `list.append` written out.
+            self._line(f"out.append({self._value})")
         parameters = "".join(f", {name}={name}" for name in names)
         counters = "".join(f"    n{place} = 0\n" for place in sorted(counted))
         passed = "".join(f"        passed[{place}] += n{place}\n" for place in sorted(counted))
         return (
             f"def loop(values, outputs, fail, passed{parameters}):\n"
-            f"    append = outputs[0].append\n"
-            f"    others = outputs[-1].append\n"
+            f"    out, others = outputs[0], outputs[-1]\n"
             f"{counters}"
             f"    try:\n"
             f"        for v0 in values:\n" + "\n".join(self._lines) + f"\n    finally:\n{passed or '        pass'}\n"
@@ -164,7 +164,7 @@ class _Writer:
                 self._expanded(place, call)
             case Form.BRANCH:  # two outputs: it ends its chain
                 self._guarded(place, f"chosen = {call}")
-                self._line(f"(append if chosen else others)({value})")
+                self._line(f"(out if chosen else others).append({value})")
                 self._value = ""
 
     def _stateful(self, place: int, kind: Remembers) -> None:
@@ -172,15 +172,15 @@ class _Writer:
         if kind.ttl is not None:
             self._expanded(place, f"remember{place}({value})")
             return
-        output = f"listed(FLAT_MAP, f{place}, o)" if kind.many else "o"
-        self._guarded(
-            place,
+        lines = [
             "k = None" if kind.key is None else f"k = key{place}({value})",
             f"try: s = states{place}[k]",
             f"except (KeyError, TypeError): k, s = absent{place}(k)",
-            f"s, o = f{place}(s, {value})",
-            f"{result} = {output}",
-        )
+            f"s, {result} = f{place}(s, {value})",
+        ]
+        if kind.many:
+            lines.append(f"{result} = listed(FLAT_MAP, f{place}, {result})")
+        self._guarded(place, *lines)
         self._line(f"states{place}[k] = s")
         if kind.many:
             self._line(f"for {result} in {result}:")

@@ -47,7 +47,7 @@ class Run:
         self.scheduler = Scheduler(policy, on_ready)
         self.timers = Timers()
         self.event_loop = EventLoop(f"penstock-{graph.flow}-asyncio")
-        self.largest_chunk = max(1, settings.queue_size // 4)
+        self.largest_chunk = max(1, settings.queue_size // 2)
         self.cells: list[Cell] = []
         self.is_over = False
         self.is_stopping = False
