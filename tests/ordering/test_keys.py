@@ -107,7 +107,7 @@ def test_numbers_are_equal_across_their_types(one, other):
     | st.builds(np.float32, st.floats(width=32))
     | st.builds(np.float64, st.floats())
     | st.builds(np.bool_, st.booleans())
-    | st.builds(np.str_, st.text())
+    | st.builds(np.str_, st.text().map(lambda text: text.rstrip("\0")))  # which `item` cuts off, and str does not
 )
 def test_numpy_scalars_are_the_keys_that_they_stand_for(scalar):
     assert key_bytes(scalar) == key_bytes(scalar.item())
