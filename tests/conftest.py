@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import penstock as ps
 from penstock.runtime.drivers import Shuffled
+
+# At a desk, hypothesis looks somewhere else each time; in CI, a change is judged by the same examples as the last one.
+settings.register_profile("penstock", max_examples=100, deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("penstock")
 
 
 def shuffled(seed: int, workers: int = 3, **options: Any) -> Any:

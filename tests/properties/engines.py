@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.runtime.drivers import Shuffled
 from penstock.runtime.policies import POLICIES
-
-settings.register_profile("penstock", max_examples=100, deadline=None)
-settings.load_profile("penstock")
 
 
 class Drawn(ps.engines.Local):
