@@ -196,11 +196,13 @@ class Cell(ABC):
     def budget(self, waiting: int) -> int:
         """How many tuples to take at once: about a millisecond of work, or up to four where many are waiting.
 
-        So a flow is prompt when it is idle, and fast when it is busy.
+        So a flow is prompt when it is idle, and fast when it is busy. Equal shares of what is waiting, since the rest of
+        a chunk that is cut has to be copied.
         """
-        if waiting > 2 * self._budget:
-            return min(4 * self._budget, self.run.largest_chunk)
-        return self._budget
+        if waiting <= 2 * self._budget:
+            return self._budget
+        shares = round(waiting / (4 * self._budget)) or 1
+        return min(-(-waiting // shares), self.run.largest_chunk)
 
     def account(self, seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""

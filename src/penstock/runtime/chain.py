@@ -1,7 +1,8 @@
 """Function operators as generated code: a chain of them is one loop, without calls of ours between them.
 
-A `try` costs nothing until something raises, so every operator has its own: an error knows its operator and its tuple,
-the rest of the chunk goes on in place, and nothing runs twice.
+Each operator has a line of its own, so an error's traceback tells the operator, and the variables tell the tuple; the
+rest of the chunk goes on in place, and nothing runs twice. One `try` serves all the steps of a loop: it costs an
+instruction or two, which one for each step would multiply.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -28,6 +30,8 @@ Loop = Callable[[Sequence[Any], Sequence[list[Any]], Fail, list[int]], None]
 """`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through."""
 Part = dict[str, Any]
 """What one step needs besides its code: its function, its states."""
+Steps = dict[int, tuple[int, str]]
+"""The step that a line of the loop belongs to, and the variable that holds the step's input."""
 
 
 def can_be_chained(node: Node) -> bool:
@@ -100,11 +104,12 @@ def compile_chain(nodes: Sequence[Node], parts: Sequence[Part]) -> Chain:
 
 
 def _loop(nodes: Sequence[Node], parts: Sequence[Part], counted: frozenset[int] = frozenset()) -> Loop:
-    scope: dict[str, Any] = {"listed": listed, "FLAT_MAP": Form.FLAT_MAP}
+    scope: dict[str, Any] = {"listed": listed, "FLAT_MAP": Form.FLAT_MAP, "located": None}
     for place, part in enumerate(parts):
         scope.update({f"{name}{place}": value for name, value in part.items()})
-    names = tuple(scope)
-    exec(_code(_Writer().written(nodes, names, counted)), scope)
+    source, steps = _Writer().written(nodes, tuple(scope), counted)
+    scope["located"] = partial(_located, steps)
+    exec(_code(source), scope)
     loop: Loop = scope["loop"]
     return loop
 
@@ -115,15 +120,32 @@ def _code(source: str) -> CodeType:
     return compile(source, "<penstock chain>", "exec")
 
 
+def _located(steps: Steps, error: Exception, variables: dict[str, Any]) -> tuple[int, Any, Exception]:
+    """The step that raised, by the line of the loop that the traceback begins with, and its input."""
+    assert error.__traceback__ is not None
+    place, variable = steps[error.__traceback__.tb_lineno]
+    return place, variables[variable], error
+
+
 class _Writer:
     """Writes the source of a loop; `v0` is the input of the first step, `v1` of the second, …"""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._indent = 3
-        self._value = "v0"
+        self._indent = 0
+        self._value = ""
+        self._steps: Steps = {}
 
-    def written(self, nodes: Sequence[Node], names: Sequence[str], counted: frozenset[int]) -> str:
+    def written(self, nodes: Sequence[Node], names: Sequence[str], counted: frozenset[int]) -> tuple[str, Steps]:
+        parameters = "".join(f", {name}={name}" for name in names)
+        self._line(f"def loop(values, outputs, fail, passed{parameters}):")
+        self._indent = 1
+        self._line("out, others = outputs[0], outputs[-1]")
+        for place in sorted(counted):
+            self._line(f"n{place} = 0")
+        self._line("try:")
+        self._indent = 2
+        self._each("v0", "values")
         for place, node in enumerate(nodes):
             match node.kind:
                 case Applies():
@@ -135,36 +157,54 @@ class _Writer:
         if self._value:
             # Not a bound method kept in a variable: Python makes a single instruction of `list.append` written out.
             self._line(f"out.append({self._value})")
-        parameters = "".join(f", {name}={name}" for name in names)
-        counters = "".join(f"    n{place} = 0\n" for place in sorted(counted))
-        passed = "".join(f"        passed[{place}] += n{place}\n" for place in sorted(counted))
-        return (
-            f"def loop(values, outputs, fail, passed{parameters}):\n"
-            f"    out, others = outputs[0], outputs[-1]\n"
-            f"{counters}"
-            f"    try:\n"
-            f"        for v0 in values:\n" + "\n".join(self._lines) + f"\n    finally:\n{passed or '        pass'}\n"
-        )
+        self._caught()
+        self._indent = 1
+        self._line("finally:")
+        self._indent = 2
+        for place in sorted(counted):
+            self._line(f"passed[{place}] += n{place}")
+        self._line("pass")
+        return "\n".join(self._lines), self._steps
 
-    def _line(self, text: str, deeper: int = 0) -> None:
-        self._lines.append("    " * (self._indent + deeper) + text)
+    def _line(self, text: str) -> None:
+        self._lines.append("    " * self._indent + text)
+
+    def _each(self, value: str, values: str) -> None:
+        """Go on with each of the values; one `try` serves all the steps up to the next such loop."""
+        self._line(f"for {value} in {values}:")
+        self._indent += 1
+        self._line("try:")
+        self._indent += 1
+        self._value = value
+
+    def _caught(self) -> None:
+        self._indent -= 1
+        self._line("except Exception as error:")
+        self._indent += 1
+        self._line("fail(*located(error, locals()))")
+        self._line("continue")
+        self._indent -= 1
+
+    def _step(self, place: int, *lines: str) -> None:
+        for line in lines:
+            self._line(line)
+            self._steps[len(self._lines)] = place, self._value
 
     def _function(self, place: int, kind: Applies) -> None:
         value, result = self._value, f"v{place + 1}"
         call = f"f{place}({value})"
         match kind.form:
             case Form.MAP:
-                self._guarded(place, f"{result} = {call}")
+                self._step(place, f"{result} = {call}")
                 self._value = result
             case Form.FILTER:
-                self._guarded(place, f"if not {call}: continue")
+                self._step(place, f"if not {call}: continue")
             case Form.INSPECT:
-                self._guarded(place, call)
+                self._step(place, call)
             case Form.FLAT_MAP:
                 self._expanded(place, call)
             case Form.BRANCH:  # two outputs: it ends its chain
-                self._guarded(place, f"chosen = {call}")
-                self._line(f"(out if chosen else others).append({value})")
+                self._step(place, f"(out if {call} else others).append({value})")
                 self._value = ""
 
     def _stateful(self, place: int, kind: Remembers) -> None:
@@ -172,37 +212,30 @@ class _Writer:
         if kind.ttl is not None:
             self._expanded(place, f"remember{place}({value})")
             return
-        lines = [
+        self._step(
+            place,
             "k = None" if kind.key is None else f"k = key{place}({value})",
             f"try: s = states{place}[k]",
             f"except (KeyError, TypeError): k, s = absent{place}(k)",
-            f"s, {result} = f{place}(s, {value})",
-        ]
-        if kind.many:
-            lines.append(f"{result} = listed(FLAT_MAP, f{place}, {result})")
-        self._guarded(place, *lines)
-        self._line(f"states{place}[k] = s")
-        if kind.many:
-            self._line(f"for {result} in {result}:")
-            self._indent += 1
+        )
+        if not kind.many:
+            self._step(place, f"states{place}[k], {result} = f{place}(s, {value})")
+            self._value = result
+        else:
+            self._step(
+                place, f"s, {result} = f{place}(s, {value})", f"{result} = listed(FLAT_MAP, f{place}, {result})"
+            )
+            self._line(f"states{place}[k] = s")
+            self._caught()
+            self._each(result, result)
         if kind.with_key:
             self._line(f"{result} = (k, {result})")
-        self._value = result
 
     def _expanded(self, place: int, call: str) -> None:
         result = f"v{place + 1}"
-        self._guarded(place, f"{result} = listed(FLAT_MAP, f{place}, {call})")
-        self._line(f"for {result} in {result}:")
-        self._indent += 1
-        self._value = result
-
-    def _guarded(self, place: int, *lines: str) -> None:
-        self._line("try:")
-        for line in lines:
-            self._line(line, deeper=1)
-        self._line("except Exception as error:")
-        self._line(f"fail({place}, {self._value}, error)", deeper=1)
-        self._line("continue", deeper=1)
+        self._step(place, f"{result} = listed(FLAT_MAP, f{place}, {call})")
+        self._caught()
+        self._each(result, result)
 
 
 class _Absent:

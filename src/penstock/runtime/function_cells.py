@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 _CHUNKS_PER_STAGED = 64
+_MOST_STAGED = 512
 
 
 class FunctionCell(Cell):
@@ -107,9 +108,9 @@ class ChainCell(FunctionCell):
     def run_chunk(self, values: list[Any]) -> None:
         self._chunks += 1
         if len(self.nodes) > 1 and self._chunks % _CHUNKS_PER_STAGED == 2:
-            self._run_staged(values)
-        else:
-            self._run_whole(values)
+            self._run_staged(values[:_MOST_STAGED])
+            values = values[_MOST_STAGED:]
+        self._run_whole(values)
 
     def _run_whole(self, values: list[Any]) -> None:
         outputs: list[list[Any]] = [[] for _ in range(self.nodes[-1].outputs)]
