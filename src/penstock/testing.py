@@ -36,9 +36,9 @@ class HostilePort(Port):
         super().__init__(name, capacity)
         self._refuses = False
 
-    def offer(self, values: list[Any], born: float) -> list[Any]:
+    def offer(self, values: list[Any], born: float, notifies: bool = True) -> list[Any]:
         self._refuses = not self._refuses
-        return values if self._refuses else super().offer(values, born)
+        return values if self._refuses else super().offer(values, born, notifies)
 
     def take(self, budget: int) -> tuple[list[Any], float]:
         return super().take(min(budget, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import threading
@@ -57,6 +58,8 @@ class Threads:
         self._condition = threading.Condition()
         self._is_over = threading.Event()
         self._parked = 0
+        self._kept_until = math.inf
+        """When the first of the parked workers that keep the time will wake up."""
         self._workers: list[tuple[Worker, threading.Thread]] = []
         self._idents: set[int] = set()
         self._run: Run
@@ -121,11 +124,8 @@ class Threads:
             sys.setswitchinterval(interval)
 
     def _watch_seconds(self) -> float:
-        """Timers are kept by the last worker to park; if that one is busy again, they are found overdue here."""
-        due = self._run.timers.next_time()
-        if due is None:
-            return _WATCH_SECONDS
-        return min(_WATCH_SECONDS, max(0.0, due - self._run.clock.now()) + _OVERDUE_SECONDS)
+        """Timers are kept by one parked worker; if that one is busy again, they are found overdue here."""
+        return min(_WATCH_SECONDS, max(0.0, self._run.timers.due - self._run.clock.now()) + _OVERDUE_SECONDS)
 
     def _adjust(self) -> None:
         """As many workers as wanted, plus one for each that is stuck."""
@@ -176,16 +176,28 @@ class Threads:
                 if all(cell.is_at_rest for cell in run.cells) and run.at_rest():
                     self._condition.notify_all()
                     return
-                due = run.timers.next_time()
-                self._condition.wait(None if due is None else max(0.0, due - run.clock.now()))
+                self._wait()
             finally:
                 self._parked -= 1
+
+    def _wait(self) -> None:
+        """One of the parked keeps the time: if all did, every timer would wake them all, to fight for the GIL."""
+        due = self._run.timers.due
+        if due >= self._kept_until:
+            self._condition.wait()
+            return
+        self._kept_until = due
+        try:
+            self._condition.wait(max(0.0, due - self._run.clock.now()))
+        finally:
+            if self._kept_until == due:
+                self._kept_until = math.inf
 
     def _spins(self, worker: Worker) -> bool:
         """A timer that is due sooner than a thread can fall asleep and wake up is waited for awake."""
         run = self._run
-        due = run.timers.next_time()
-        if due is None or due - run.clock.now() > _SPIN_SECONDS:
+        due = run.timers.due
+        if due - run.clock.now() > _SPIN_SECONDS:
             return False
         while run.clock.now() < due:
             if run.is_over or worker.is_retired or self._has_work(worker):
@@ -252,6 +264,6 @@ class Shuffled:
             return
         if run.at_rest() or not run.scheduler.is_empty:
             return
-        due = run.timers.next_time()
+        due = run.timers.due
         # Without a timer, only the event loop can bring anything.
-        self._clock.sleep(0.001 if due is None else max(0.0, due - self._clock.now()))
+        self._clock.sleep(0.001 if due == math.inf else max(0.0, due - self._clock.now()))

@@ -83,6 +83,8 @@ class SchedulingPolicy(ABC):
     """
 
     name: ClassVar[str] = ""
+    follows: ClassVar[bool] = False
+    """Whether a worker may go on with the reader of what it has just made, without asking: the policy would say so."""
 
     @abstractmethod
     def priority(self, operator: OperatorView) -> float:
@@ -149,6 +151,7 @@ class LastInPipeline(SchedulingPolicy):
     """
 
     name = "last-in-pipeline"
+    follows = True
 
     def priority(self, operator: OperatorView) -> float:
         return operator.depth

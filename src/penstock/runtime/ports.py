@@ -39,8 +39,8 @@ class Port:
     def is_full(self) -> bool:
         return self._count >= self.capacity and not self._discards
 
-    def offer(self, values: list[Any], born: float) -> list[Any]:
-        """Take in as many as fit; returns the rest."""
+    def offer(self, values: list[Any], born: float, notifies: bool = True) -> list[Any]:
+        """Take in as many as fit; returns the rest. The reader is notified, unless the caller holds it."""
         with self._lock:
             if self._discards:
                 return []
@@ -55,7 +55,8 @@ class Port:
                 self.front_time = born
             self._chunks.append((taken, born))
             self._count += len(taken)
-        self.reader.notify()
+        if notifies:
+            self.reader.notify()
         return rest
 
     def take(self, budget: int) -> tuple[list[Any], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,13 @@ class Timers:
         self._lock = threading.Lock()
         self._heap: list[tuple[float, int, Cell]] = []
         self._numbers = itertools.count()
+        self.due = math.inf
+        """When the next one is due; read without the lock, so it may be a moment old."""
 
     def call_at(self, time: float, cell: Cell) -> None:
         with self._lock:
             heapq.heappush(self._heap, (time, next(self._numbers), cell))
-
-    def next_time(self) -> float | None:
-        """When the next one is due."""
-        with self._lock:
-            return self._heap[0][0] if self._heap else None
+            self.due = self._heap[0][0]
 
     def fire(self, now: float) -> bool:
         """Notify everything that is due; whether there was any."""
@@ -34,6 +33,7 @@ class Timers:
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
                 due.append(heapq.heappop(self._heap)[2])
+            self.due = self._heap[0][0] if self._heap else math.inf
         for cell in due:
             cell.is_waiting = False
             cell.notify()

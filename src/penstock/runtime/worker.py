@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
-_HELP_SECONDS = 0.0002
+_HELP_SECONDS = 0.002
+"""Four times the interval at which threads take the GIL from each other: help with less costs more than it brings."""
 
 
 class Point(Enum):
@@ -51,6 +52,8 @@ class Worker:
             yield Point.PICK
             if run.is_over or (self.is_retired and self._next is None):
                 return
+            if now() >= run.timers.due:
+                run.timers.fire(now())
             cell = self._pick()
             if cell is None:
                 yield Point.PARK
@@ -72,6 +75,8 @@ class Worker:
                         finally:
                             cell.account(now() - began)
                         yield Point.FLUSH
+                        if self._may_follow():
+                            self._next = cell.hand_over()
                         has_more = (cell.has_given_all or cell.flush()) and cell.has_more()
             except Failed as failure:
                 run.fail(cell, failure)
@@ -81,6 +86,9 @@ class Worker:
             yield Point.RELEASE
             self._let_go(cell, has_more)
             self.cell = None
+
+    def _may_follow(self) -> bool:
+        return self.only is None and self._next is None and self._run.scheduler.policy.follows
 
     def _pick(self) -> Cell | None:
         if self._next is not None:
