@@ -222,9 +222,7 @@ class _Writer:
             self._step(place, f"states{place}[k], {result} = f{place}(s, {value})")
             self._value = result
         else:
-            self._step(
-                place, f"s, {result} = f{place}(s, {value})", f"{result} = listed(FLAT_MAP, f{place}, {result})"
-            )
+            self._step(place, f"s, {result} = f{place}(s, {value})", f"{result} = listed(FLAT_MAP, f{place}, {result})")
             self._line(f"states{place}[k] = s")
             self._caught()
             self._each(result, result)
