@@ -110,9 +110,13 @@ class Generate(Source):
         self._count = count
         self._rate = rate
         self.bounded = count is not None
+        self.reads_anywhere = rate is None
 
     def splits(self) -> Sequence[Split]:
         return [Split("generate", 0, self._count)]
+
+    def cut(self, split: Split, near: int) -> int | None:
+        return near
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         position = split.start

@@ -60,6 +60,10 @@ class Source(ABC):
     awaits: bool = False
     """Whether it can be read on an event loop, with `read_async`."""
     schema: Schema | None = None
+    counts_rows: bool = True
+    """Whether positions count rows; otherwise they count bytes."""
+    reads_anywhere: bool = False
+    """Whether any process that can reach the data can read any split."""
 
     @abstractmethod
     def splits(self) -> Sequence[Split]:
@@ -68,6 +72,10 @@ class Source(ABC):
     @abstractmethod
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         """The values of a split from `split.start` on."""
+
+    def cut(self, split: Split, near: int) -> int | None:
+        """The first position from `near` on at which a split can be cut in two; `None` where only its reader knows."""
+        return None
 
     def read_async(self, split: Split) -> AsyncIterator[Chunk]:
         """The same on an event loop, for sources that await what they read."""

@@ -119,12 +119,20 @@ class SparkBatches(Sink):
         self._fn = fn
 
     def open(self) -> SinkWriter:
-        return _BatchWriter(self._fn)
+        return _BatchWriter(self)
+
+    def hand_over(self, values: Sequence[Any], batch_id: int, spark: Any) -> None:
+        """Call the writer with these rows as a DataFrame."""
+        rows = [as_plain(value) for value in values]
+        try:
+            self._fn(spark.createDataFrame(inferred(rows)), batch_id)
+        except Exception as error:
+            raise SinkError(f"spark sink: the writer raised {describe_exception(error)}") from error
 
 
 class _BatchWriter(SinkWriter):
-    def __init__(self, fn: Callable[[Any, int], object]) -> None:
-        self._fn = fn
+    def __init__(self, sink: SparkBatches) -> None:
+        self._sink = sink
         self._rows: list[Row] = []
         self._batch_id = 0
 
@@ -142,8 +150,5 @@ class _BatchWriter(SinkWriter):
         if not self._rows:
             return
         rows, self._rows = self._rows, []
-        try:
-            self._fn(session().createDataFrame(inferred(rows)), self._batch_id)
-        except Exception as error:
-            raise SinkError(f"spark sink: the writer raised {describe_exception(error)}") from error
+        self._sink.hand_over(rows, self._batch_id, session())
         self._batch_id += 1

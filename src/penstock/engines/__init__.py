@@ -7,12 +7,13 @@ from typing import Any
 from penstock.engines.base import Engine, Job
 from penstock.engines.local import Local
 from penstock.engines.sequential import Sequential
+from penstock.engines.spark import Spark
 from penstock.errors import FlowError
 
-__all__ = ["Engine", "Job", "Local", "Sequential", "resolve"]
+__all__ = ["Engine", "Job", "Local", "Sequential", "Spark", "resolve"]
 
-_BY_NAME: dict[str, type[Engine]] = {"local": Local, "sequential": Sequential}
-_PLANNED = ("spark", "simulated")
+_BY_NAME: dict[str, type[Engine]] = {"spark": Spark, "local": Local, "sequential": Sequential}
+_PLANNED = ("simulated",)
 
 
 def resolve(engine: str | Engine, **options: Any) -> Engine:

@@ -40,6 +40,13 @@ class StateTable:
         if self._ttl is not None:
             self._states.move_to_end(key)
 
+    def snapshot(self) -> Any:
+        """Everything that it remembers, picklable."""
+        return self._states, self._now
+
+    def restore(self, kept: Any) -> None:
+        self._states, self._now = kept
+
     def _latest(self, now: Time | None) -> Any:
         """Time never goes back: the running maximum, in the order of the stream."""
         if self._now is None or (now is not None and now > self._now):

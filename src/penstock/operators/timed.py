@@ -101,6 +101,13 @@ class TimedTable:
         self._closed[side] = True
         return self._fire()
 
+    def snapshot(self) -> Any:
+        """Everything that it remembers, picklable."""
+        return self._watermarks, self._closed, self._entries, self._timers
+
+    def restore(self, kept: Any) -> None:
+        self._watermarks, self._closed, self._entries, self._timers = kept
+
     def _normal(self, time: Time) -> Time:
         checked_time(time)
         return exact_time(time) if self._logic.exact else time

@@ -8,6 +8,7 @@ from penstock.runtime.cells import Cell
 from penstock.runtime.chain import MOST_EXPANDING, can_be_chained, is_expanding
 from penstock.runtime.end_cells import AsyncSourceCell, SinkCell, SourceCell
 from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell, TimedCell
+from penstock.runtime.inlets import Inlet, InletCell
 from penstock.runtime.loop_cell import LoopCell
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run
@@ -83,6 +84,8 @@ def _has_replicas(node: Node) -> bool:
 def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
     node = group[0]
     match node.kind:
+        case Reads(source=Inlet()):
+            return InletCell(run, place, node)
         case Reads():
             return (AsyncSourceCell if node.kind.source.awaits else SourceCell)(run, place, node)
         case Writes():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,13 @@ class Cell(ABC):
 
     def leave(self, has_failed: bool) -> None:
         """The run is over, well or not."""
+
+    def snapshots(self) -> dict[str, Any]:
+        """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
+        return {}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on with the snapshots of an earlier life."""
 
     def close_controls(self) -> None:
         """Nobody will send anything to the control inputs any more."""

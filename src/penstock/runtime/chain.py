@@ -96,6 +96,19 @@ def make_part(node: Node, now: Callable[[], float]) -> Part:
     return part
 
 
+def kept_of(part: Part) -> Any:
+    """The states in a part, for a snapshot."""
+    return part["remember"].states.snapshot() if "remember" in part else part["states"]
+
+
+def restore_part(part: Part, kept: Any) -> None:
+    """Put the states of a snapshot into a fresh part."""
+    if "remember" in part:
+        part["remember"].states.restore(kept)
+    else:
+        part["states"].update(kept)
+
+
 def compile_chain(nodes: Sequence[Node], parts: Sequence[Part]) -> Chain:
     """Generate the loop of a chain over these parts."""
     changing = [place for place, node in enumerate(nodes) if changes_number(node)]
@@ -244,12 +257,16 @@ class _Absent:
         self._init = init
 
     def __call__(self, key: Any) -> tuple[Any, Any]:
-        identity = key_bytes(key)
-        if identity == b"fnan":
-            key = math.nan  # the one object that every NaN is looked up by
-        elif isinstance(key, tuple) and b"fnan" in identity:
-            key = _with_one_nan(key)
+        key = normal_key(key)
         return key, self._states[key] if key in self._states else self._init()
+
+
+def normal_key(key: Any) -> Any:
+    """A key as it is looked up; `FlowError` for what can't be one."""
+    identity = key_bytes(key)
+    if identity == b"fnan":
+        return math.nan  # the one object that every NaN is looked up by
+    return _with_one_nan(key) if isinstance(key, tuple) and b"fnan" in identity else key
 
 
 def _with_one_nan(key: Any) -> Any:
@@ -264,14 +281,14 @@ class _Forgetting:
     def __init__(self, kind: Remembers, now: Callable[[], float]) -> None:
         self._kind = kind
         self._now = now
-        self._states = StateTable(kind.init, kind.ttl)
+        self.states = StateTable(kind.init, kind.ttl)
 
     def __call__(self, value: Any) -> list[Any]:
         kind = self._kind
         key = None if kind.key is None else kind.key.fn(value)
         identity = key_bytes(key)
         now = self._now() if kind.time is None else checked_time(kind.time(value))
-        state, output = kind.fn(self._states.get(identity, now), value)
+        state, output = kind.fn(self.states.get(identity, now), value)
         outputs = listed(Form.FLAT_MAP, kind.fn, output) if kind.many else [output]
-        self._states.put(identity, state, now)
+        self.states.put(identity, state, now)
         return [(key, one) for one in outputs] if kind.with_key else outputs

@@ -121,6 +121,10 @@ class InputPort:
         """For the runtime: how many tuples are in the loop's hands."""
         return len(self._seen) + len(self._hidden)
 
+    def waiting(self) -> list[Any]:
+        """For the runtime: the tuples in the loop's hands."""
+        return [*self._seen, *self._hidden]
+
     def can_have(self, count: int) -> bool:
         return len(self._seen) + len(self._hidden) >= count
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.flow.nodes import Applies, Node, Waits
+from penstock.flow.nodes import Applies, Node, Remembers, Waits
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
 from penstock.operators.timed import LateTuple, TimedTable
 from penstock.runtime.cells import Cell, Failed
-from penstock.runtime.chain import Part, compile_chain, make_part
+from penstock.runtime.chain import Part, compile_chain, kept_of, make_part, restore_part
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -104,6 +104,15 @@ class ChainCell(FunctionCell):
         self._use(parts[:at])
         rest._use(parts[at:])
         self.run.add(rest)
+
+    def snapshots(self) -> dict[str, Any]:
+        parts = zip(self.nodes, self._chain.parts, strict=True)
+        return {node.name: kept_of(part) for node, part in parts if isinstance(node.kind, Remembers)}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        for node, part in zip(self.nodes, self._chain.parts, strict=True):
+            if node.name in kept:
+                restore_part(part, kept[node.name])
 
     def run_chunk(self, values: list[Any]) -> None:
         self._chunks += 1
@@ -247,6 +256,13 @@ class TimedCell(Cell):
             elif closed:
                 self._ended.append(side)
         return bool(self._taken or self._ended)
+
+    def snapshots(self) -> dict[str, Any]:
+        return {self.name: self._table.snapshot()}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        if self.name in kept:
+            self._table.restore(kept[self.name])
 
     def process(self) -> None:
         (node,) = self.nodes

@@ -41,6 +41,8 @@ class Loop:
         """Run to the next trap; `None` when the loop has returned. What the loop raises comes out of here."""
         self.has_begun = True
         trap = self._send()
+        if self._home is None and trap is Trap.WAIT:
+            self._home, _ = _standing(self._coroutine)
         if trap is Trap.WAIT and self._restart_at_waits and self._is_home_after_a_pop():
             self._keep_what_a_checkpoint_keeps()
             self.restart()
@@ -80,17 +82,39 @@ class Loop:
             ) from error
 
     def _is_home_after_a_pop(self) -> bool:
-        place, where = _standing(self._coroutine)
-        if self._home is None:
-            self._home = place
         has_popped = bool(self.context.popped)
-        if has_popped and place != self._home:
+        if has_popped:
+            self._check_home()
+        return has_popped
+
+    def _check_home(self) -> None:
+        place, where = _standing(self._coroutine)
+        if place != self._home:
             raise CheckpointError(
                 f"operator {self._name!r} waits at {where} after it has taken tuples, and a restart would lose them: "
                 "loops are restarted from their first wait only. Wait for everything at once with "
                 "ctx.wait_all({port: count, …}), or keep what was taken in ctx.state and wait in one place"
             )
-        return has_popped
+
+    def snapshot(self) -> Any:
+        """What a restart needs: the state, and the tuples that wait in the loop's hands."""
+        if self.has_begun and not self.is_done:
+            self._check_home()
+        state = self.context.state if self.context.has_state else None
+        return self.has_begun, self.is_done, state, [port.waiting() for port in self.ports]
+
+    def restore(self, kept: Any) -> None:
+        """Begin where a snapshot was taken; to be called before the first `resume`."""
+        has_begun, is_done, state, waiting = kept
+        if has_begun:
+            self.restart()
+        if is_done:
+            self.close()
+        if state is not None:
+            self.context.replace_state(state)
+        for port, values in zip(self.ports, waiting, strict=True):
+            if values:
+                port.arrive_many(values)
 
     def _keep_what_a_checkpoint_keeps(self) -> None:
         self.context.popped.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Loops, Node
@@ -86,6 +86,24 @@ class LoopCell(Cell):
             self._hand_over()
         if self._has_ended():
             self.is_over = True
+
+    def snapshots(self) -> dict[str, Any]:
+        loops = {identity: (loop.context.key, loop.snapshot()) for identity, loop in self._loops.items()}
+        return {self._node.name: (loops, [port.take(len(port))[0] for port in self.inputs])}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        if self._node.name not in kept:
+            return
+        loops, waiting = kept[self._node.name]
+        for identity, (key, snapshot) in loops.items():
+            loop = self._loops.get(identity) or self._new_loop(key)
+            loop.restore(snapshot)
+            if self._kind.keys:
+                self._begin(loop)  # a keyed loop is resumed by what comes for its key, and by nothing else
+        for port, values in zip(self.inputs, waiting, strict=True):
+            port.grow(max(port.capacity, len(values)))
+            if values:
+                port.offer(values, self.run.clock.now())
 
     def close_controls(self) -> None:
         for port in self.inputs[len(self._node.inputs) :]:

@@ -182,6 +182,13 @@ class Run:
     def is_failing(self) -> bool:
         return self._failure is not None
 
+    @property
+    def failure(self) -> PenstockError | None:
+        """What made the run fail, as its user will see it."""
+        if self._crash is not None:
+            raise self._crash
+        return None if self._failure is None else self._failure.error
+
     def note_latency(self, seconds: float) -> None:
         self._latencies.append(seconds)
 
@@ -199,11 +206,9 @@ class Run:
         """
         if self.is_over:
             return False
-        blocked = [cell for cell in self.cells if cell.blocked_on is not None and not cell.is_complete]
-        if blocked:
-            self._make_room(blocked)
+        if self.relieve():
             return True
-        if any(cell.waits_for_outside and not self.is_failing for cell in self.cells if not cell.is_complete):
+        if self.waits_for_outside and not self.is_failing:
             return False
         if self.is_failing or not self.settings.closes_at_end:
             self.end()
@@ -218,6 +223,18 @@ class Run:
         self._crash = FlowError(f"flow {self.flow!r}: {stuck} waits for what never comes")
         self.end()
         return True
+
+    def relieve(self) -> bool:
+        """Make room for writers that wait for a reader which waits for somebody else; whether there were any."""
+        blocked = [cell for cell in self.cells if cell.blocked_on is not None and not cell.is_complete]
+        if blocked:
+            self._make_room(blocked)
+        return bool(blocked)
+
+    @property
+    def waits_for_outside(self) -> bool:
+        """Whether something that is no operator will notify a cell."""
+        return any(cell.waits_for_outside for cell in self.cells if not cell.is_complete)
 
     def _make_room(self, blocked: list[Cell]) -> None:
         ports = [port for cell in blocked if (port := cell.blocked_on) is not None]

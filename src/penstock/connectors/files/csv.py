@@ -52,6 +52,9 @@ class CsvFiles(LineFiles):
         for block in read_blocks(split.partition, start, split.end, self._limits, self._multiline):
             yield parse_lines(block, lambda lines: self._rows(lines, columns), self._limits)
 
+    def cut(self, split: Split, near: int) -> int | None:
+        return None if self._multiline else super().cut(split, near)
+
     def _parse(self, lines: list[bytes]) -> list[Any]:
         raise NotImplementedError("rows need the columns of their file")
 

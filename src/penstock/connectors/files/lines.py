@@ -147,6 +147,14 @@ def size_of(path: str) -> int | None:
     return None if is_compressed(path) else os.path.getsize(path)
 
 
+def next_line(path: str, position: int) -> int:
+    """Where the first line begins that begins at a position or behind it."""
+    with open(path, "rb") as file:
+        file.seek(max(0, position - 1))
+        file.readline()
+        return file.tell() if position else 0
+
+
 def read_blocks(
     path: str, start: int, end: int | None, limits: Limits, quoted_newlines: bool = False
 ) -> Iterator[Block]:

@@ -20,6 +20,7 @@ class ParquetFiles(Source):
     """Rows of Parquet files as `dict`s; a schema picks columns and converts them where nothing is lost."""
 
     name = "parquet"
+    reads_anywhere = True
 
     def __init__(self, paths: Paths, schema: str | None) -> None:
         self._paths = checked_paths(self.name, paths)
@@ -28,6 +29,9 @@ class ParquetFiles(Source):
     def splits(self) -> Sequence[Split]:
         paths = find_files(self.name, self._paths)
         return [Split(path, 0, self._open(path).metadata.num_rows) for path in paths]
+
+    def cut(self, split: Split, near: int) -> int | None:
+        return near
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         file = self._open(split.partition)

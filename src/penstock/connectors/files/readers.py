@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.clock import Clock
 from penstock.connectors.files.discover import Paths, checked_paths, find_files
-from penstock.connectors.files.lines import Limits, parse_lines, read_blocks, size_of
+from penstock.connectors.files.lines import Limits, is_compressed, next_line, parse_lines, read_blocks, size_of
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import FlowError
 from penstock.schema import Row, Schema, ddl_type
@@ -22,6 +22,9 @@ from penstock.schema import Row, Schema, ddl_type
 
 class LineFiles(Source):
     """Files whose lines are tuples; a position counts bytes, decompressed."""
+
+    counts_rows = False
+    reads_anywhere = True
 
     def __init__(self, paths: Paths, schema: str | None, limits: Limits) -> None:
         self._paths = checked_paths(self.name, paths)
@@ -34,6 +37,10 @@ class LineFiles(Source):
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         for block in read_blocks(split.partition, split.start, split.end, self._limits):
             yield parse_lines(block, self._parse, self._limits)
+
+    def cut(self, split: Split, near: int) -> int | None:
+        """After the next end of a line."""
+        return None if is_compressed(split.partition) else next_line(split.partition, near)
 
     @abstractmethod
     def _parse(self, lines: list[bytes]) -> list[Any]:

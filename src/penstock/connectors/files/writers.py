@@ -43,7 +43,7 @@ class FileSink(Sink):
     def encoder(self) -> Encoder:
         """A fresh encoder, for the next file."""
 
-    def open(self) -> SinkWriter:
+    def open(self) -> DirectoryWriter:
         directory = self._directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -58,38 +58,54 @@ class FileSink(Sink):
                 "or say mode='append' or mode='overwrite'"
             )
         old = existing if self._mode == "overwrite" else []
-        first = 1 + max(map(_part_number, existing), default=-1) if self._mode == "append" else 0
-        return _DirectoryWriter(self, directory, first, old)
+        first = 1 + max(map(part_number, existing), default=-1) if self._mode == "append" else 0
+        return DirectoryWriter(self, directory, first, old)
 
     @property
     def suffix(self) -> str:
         return self._suffix
 
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
     def describe(self) -> str:
         return str(self._directory)
 
 
-def _part_number(path: Path) -> int:
+def part_number(path: Path) -> int:
     digits = path.name.removeprefix("part-").split(".")[0].split("-")[0]
     return int(digits) if digits.isdigit() else -1
 
 
-class _DirectoryWriter(SinkWriter):
+def encode(encoder: Encoder, values: Sequence[Any], position: int = 0) -> Rejected | None:
+    """Encode all at once; where that fails, halve until the first bad value stands alone."""
+    try:
+        encoder.add(values)
+    except Exception as error:
+        if len(values) == 1:
+            return Rejected(position, error)
+        middle = len(values) // 2
+        return encode(encoder, values[:middle], position) or encode(encoder, values[middle:], position + middle)
+    return None
+
+
+class DirectoryWriter(SinkWriter):
     """Writes under hidden names; a file gets its own name when it is whole."""
 
     def __init__(self, sink: FileSink, directory: Path, first: int, old: Sequence[Path]) -> None:
         self._sink = sink
         self._directory = directory
-        self._part = first
+        self.first = self._part = first
+        self.old: Sequence[Path] = old
         self._has_written = False
-        self._old = old
         self._file: io.BufferedWriter | None = None
         self._is_broken = False
         self._temporary = directory / f".{uuid.uuid4().hex}.tmp"
         self._encoder = sink.encoder()
 
     def write(self, values: Sequence[Any]) -> Rejected | None:
-        rejected = self._add(values, 0) if values else None
+        rejected = encode(self._encoder, values) if values else None
         if values and (rejected is None or rejected.position):
             self._has_written = True
         with self._whole_or_nothing():
@@ -108,19 +124,8 @@ class _DirectoryWriter(SinkWriter):
     def abandon(self) -> None:
         """What was there before goes only if something has taken its place."""
         if not self._has_written:
-            self._old = ()
+            self.old = ()
         self.close()
-
-    def _add(self, values: Sequence[Any], position: int) -> Rejected | None:
-        """All at once; where that fails, halve until the first bad value stands alone."""
-        try:
-            self._encoder.add(values)
-        except Exception as error:
-            if len(values) == 1:
-                return Rejected(position, error)
-            middle = len(values) // 2
-            return self._add(values[:middle], position) or self._add(values[middle:], position + middle)
-        return None
 
     def _put(self, data: bytes) -> None:
         if data:
@@ -158,9 +163,9 @@ class _DirectoryWriter(SinkWriter):
 
     def _remove_old(self) -> None:
         """What is overwritten goes when the first new file is whole, not before."""
-        for path in self._old:
+        for path in self.old:
             path.unlink(missing_ok=True)
-        self._old = ()
+        self.old = ()
 
 
 class TextSink(FileSink):

@@ -1,0 +1,288 @@
+"""The only code that decides what goes into the next batch: parts of sources, written down before Spark hears of them.
+
+What any process can read is admitted as ranges. What only the driver can read (lists, sockets, closures) is spooled to
+the checkpoint first. So a batch that runs again reads the same tuples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.connectors.source import Chunk, Source, Split, splits_from
+from penstock.engines.spark.stages import Descriptor
+from penstock.engines.spark.tasks import version_of
+from penstock.errors import SourceError
+from penstock.flow.nodes import Graph, Loops, Node, Reads
+from penstock.runtime.context import LoopContext
+from penstock.runtime.loop import Loop
+from penstock.state.files import Files
+
+_FOLDER = "admitted"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of each source goes into one batch, at the most."""
+
+    rows: int = 1_000_000
+    bytes: int = 128 << 20
+    seconds: float = 0.2
+    """How long the driver reads for one batch."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What one batch reads."""
+
+    number: int
+    tasks: tuple[tuple[Descriptor, ...], ...]
+    """The parts that each task of the first stage reads."""
+    offsets: Mapping[str, Mapping[str, int]]
+    """How far each source has been read after it."""
+    closes: bool
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Admitted:
+        fields = json.loads(data)
+        tasks = tuple(
+            tuple(
+                Descriptor(**{**part, "version": tuple(part["version"]) if part["version"] else None}) for part in task
+            )
+            for task in fields["tasks"]
+        )
+        return cls(fields["number"], tasks, fields["offsets"], fields["closes"])
+
+
+def admitted_name(number: int) -> str:
+    return f"{_FOLDER}/{number:010d}.json"
+
+
+class Admission:
+    """The sources of one run, and the log of what was admitted."""
+
+    def __init__(self, graph: Graph, files: Files, clock: Clock, limits: Limits, closes: bool) -> None:
+        self._files = files
+        self._closes = closes
+        names = files.names(_FOLDER)
+        last = Admitted.from_json(files.read(names[-1])) if names else None
+        self.last = -1 if last is None else last.number
+        self.is_closed = last is not None and last.closes
+        offsets = {} if last is None else last.offsets
+        self._readers = [_reader(node, offsets.get(node.name, {}), files, clock, limits) for node in graph.sources]
+
+    def read(self, number: int) -> Admitted:
+        return Admitted.from_json(self._files.read(admitted_name(number)))
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_closed or all(reader.has_ended for reader in self._readers)
+
+    def stop(self) -> None:
+        """Nothing more is to be read."""
+        for reader in self._readers:
+            reader.has_ended = True
+
+    def admit(self, tasks: int) -> Admitted | None:
+        """Write down the next batch, if there is anything for it."""
+        if self.is_closed:
+            return None
+        number = self.last + 1
+        groups: list[tuple[Descriptor, ...]] = []
+        for reader in self._readers:
+            parts = reader.take(number, tasks)
+            groups += [tuple(share) for share in _shares(parts, tasks)]
+        closes = self.has_ended and self._closes
+        if not groups and not closes:
+            return None
+        offsets = {reader.name: reader.offset for reader in self._readers}
+        admitted = Admitted(number, tuple(groups), offsets, closes)
+        self._files.write(admitted_name(number), admitted.to_json())
+        self.last, self.is_closed = number, closes
+        return admitted
+
+    def leave(self) -> None:
+        for reader in self._readers:
+            reader.leave()
+
+
+def _shares(parts: list[Descriptor], tasks: int) -> Iterator[list[Descriptor]]:
+    """Consecutive parts for each task, about equally many."""
+    size = max(1, math.ceil(len(parts) / tasks))
+    for start in range(0, len(parts), size):
+        yield parts[start : start + size]
+
+
+class _Reader:
+    """One source: what is left of it."""
+
+    def __init__(self, name: str, offset: Mapping[str, int]) -> None:
+        self.name = name
+        self.offset = dict(offset)
+        self.has_ended = False
+
+    def take(self, batch: int, tasks: int) -> list[Descriptor]:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Close what is open."""
+
+
+def _reader(node: Node, offset: Mapping[str, int], files: Files, clock: Clock, limits: Limits) -> _Reader:
+    if isinstance(node.kind, Loops):
+        return _Spooled(node.name, offset, _loop_chunks(node), files, clock, limits)
+    assert isinstance(node.kind, Reads)
+    source = node.kind.source
+    if source.reads_anywhere:
+        return _Ranges(node.name, source, offset, limits)
+    return _Spooled(node.name, offset, _source_chunks(source, offset, clock), files, clock, limits)
+
+
+class _Ranges(_Reader):
+    """A source that tasks read by themselves."""
+
+    def __init__(self, name: str, source: Source, offset: Mapping[str, int], limits: Limits) -> None:
+        super().__init__(name, offset)
+        self._source = source
+        self._left = list(splits_from(source, offset))
+        self._most = limits.rows if source.counts_rows else limits.bytes
+        self._least = 16_384 if source.counts_rows else 1 << 20
+        self._versions = {split.partition: _version(split.partition) for split in self._left}
+        self.has_ended = not self._left
+
+    def take(self, batch: int, tasks: int) -> list[Descriptor]:
+        room = self._most
+        size = self._part_size(tasks)
+        parts: list[Descriptor] = []
+        while self._left and room > 0 and not self.has_ended:
+            split = self._left.pop(0)
+            end = self._cut(split, min(size, room))
+            if end is not None and (split.end is None or end < split.end):
+                self._left.insert(0, Split(split.partition, end, split.end))
+            else:
+                end = split.end
+            version = self._versions[split.partition]
+            parts.append(Descriptor(self.name, len(parts), split.partition, split.start, end, None, version))
+            length = (end if end is not None else version[0] if version else self._most) - split.start
+            room -= length
+            self.offset[split.partition] = end if end is not None else 1 << 62
+        self.has_ended = self.has_ended or not self._left
+        return parts
+
+    def _part_size(self, tasks: int) -> int:
+        """So that every task has something to do, but not so little that it is not worth a part."""
+        total = sum(self._most if split.end is None else split.end - split.start for split in self._left)
+        return max(self._least, -(-min(total, self._most) // tasks))
+
+    def _cut(self, split: Split, size: int) -> int | None:
+        if split.end is not None and split.end - split.start <= size:
+            return None
+        return self._source.cut(split, split.start + size)
+
+
+def _version(partition: str) -> tuple[int, int] | None:
+    return version_of(partition) if os.path.isfile(partition) else None
+
+
+Positioned = tuple[str, Chunk]
+
+
+def _source_chunks(source: Source, offset: Mapping[str, int], clock: Clock) -> Iterator[Positioned]:
+    for split in list(splits_from(source, offset)):
+        for chunk in source.read(split, clock):
+            yield split.partition, chunk
+
+
+def _loop_chunks(node: Node) -> Iterator[Positioned]:
+    """What a driver loop without inputs emits, a tuple at a time."""
+    assert isinstance(node.kind, Loops)
+    emitted: list[Any] = []
+    context = LoopContext(node.name, 0, 0, lambda port, value: emitted.append(value), node.outputs)
+    loop = Loop(node.name, node.kind.operator, context)
+    count = 0
+    while not loop.is_done:
+        loop.resume()
+        count += len(emitted)
+        yield "loop", Chunk(list(emitted), count)
+        emitted.clear()
+
+
+class _Spooled(_Reader):
+    """A source that only the driver can read: its values go to the checkpoint."""
+
+    def __init__(
+        self,
+        name: str,
+        offset: Mapping[str, int],
+        chunks: Iterator[Positioned],
+        files: Files,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        super().__init__(name, offset)
+        self._chunks = chunks
+        self._files = files
+        self._clock = clock
+        self._limits = limits
+        self._ahead: list[Any] = []
+        """Read, and left for the next batch."""
+        self._has_all = False
+
+    def take(self, batch: int, tasks: int) -> list[Descriptor]:
+        values = self._read()
+        size = max(8192, -(-len(values) // tasks))
+        parts = []
+        for number, start in enumerate(range(0, len(values), size)):
+            name = f"spool/{batch:010d}/{self.name}-{number}"
+            share = values[start : start + size]
+            self._files.write(name, _pickled(self.name, share))
+            parts.append(Descriptor(self.name, number, self.name, 0, len(share), name))
+        return parts
+
+    def _read(self) -> list[Any]:
+        """Up to a batch's worth of values, or what has come within a moment."""
+        values, self._ahead = self._ahead, []
+        until = self._clock.now() + self._limits.seconds
+        while not self.has_ended and len(values) < self._limits.rows:
+            found = next(self._chunks, None)
+            if found is None:
+                self._has_all = True
+                break
+            partition, chunk = found
+            values += chunk.values
+            self.offset[partition] = chunk.end
+            if not chunk.values or self._clock.now() > until:
+                break
+        values, self._ahead = values[: self._limits.rows], values[self._limits.rows :]
+        self.has_ended = self.has_ended or (self._has_all and not self._ahead)
+        return values
+
+    def leave(self) -> None:
+        close = getattr(self._chunks, "close", None)
+        if close is not None:
+            close()
+
+
+def _pickled(source: str, values: list[Any]) -> bytes:
+    try:
+        return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        from pyspark import cloudpickle
+
+        try:
+            data: bytes = cloudpickle.dumps(values)
+        except Exception as error:
+            raise SourceError(
+                f"source {source!r}: its values can't be pickled ({error}), so they can't be sent to Spark's tasks; "
+                "read plain values and make the rest in an operator"
+            ) from error
+        return data

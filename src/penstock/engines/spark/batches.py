@@ -1,0 +1,180 @@
+"""One micro-batch on the driver: plan, run, write the manifest, publish. The order of these steps is what makes a batch
+happen once."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engines.spark import wire
+from penstock.engines.spark.admission import Admission
+from penstock.engines.spark.checkpoint import Checkpoint
+from penstock.engines.spark.parts import first_partitions, group_task
+from penstock.engines.spark.pickling import pickled
+from penstock.engines.spark.publish import Publisher, outputs_of
+from penstock.engines.spark.stages import Level, TaskReport
+from penstock.engines.spark.tasks import run_level
+from penstock.errors import CheckpointError, PenstockError
+from penstock.observe.report import OperatorReport
+from penstock.plan.groups import Plan, Spread
+from penstock.state.manifests import Manifest
+
+
+def reached(step: str) -> None:
+    """A step of a batch is done; tests that kill the driver do it here."""
+
+
+class Batches:
+    """Runs the batches of one query."""
+
+    def __init__(
+        self, plan: Plan, checkpoint: Checkpoint, admission: Admission, publisher: Publisher, parallelism: int
+    ) -> None:
+        self._plan = plan
+        self._checkpoint = checkpoint
+        self._admission = admission
+        self._publisher = publisher
+        self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
+        self.tasks = {group.number: 1 if group.spread is Spread.ONE else parallelism for group in plan.groups}
+        """How many tasks each group has from the next batch on."""
+        self.finished = -1
+
+    def run(self, frame: Any, batch: int) -> None:
+        """What Spark calls for each batch, again if it does not know how the last attempt ended."""
+        manifest = self._checkpoint.manifests.read(batch)
+        if manifest is None:
+            manifest = self._process(frame, batch)
+        self._publisher.publish(batch, manifest.outputs, frame.sparkSession)
+        reached("published")
+        self._forget_before(batch)
+        self.finished = batch
+
+    def counts(self) -> dict[str, OperatorReport]:
+        return dict(self._counts)
+
+    def _process(self, frame: Any, batch: int) -> Manifest:
+        admitted = self._admission.read(batch)
+        reached("planned")
+        reports = self._reports(self._job(frame, batch, admitted.closes))
+        reached("processed")
+        _raise_first_error(reports)
+        chains = {place: chain for report in reports for place, chain in report.chains.items()}
+        outputs = outputs_of([staged for report in reports for staged in report.staged])
+        manifest = Manifest(
+            batch=batch,
+            fingerprint=self._checkpoint.about["operators"],
+            buckets=self._checkpoint.buckets,
+            offsets=admitted.offsets,
+            chains=chains,
+            outputs=outputs,
+            closed=admitted.closes,
+        )
+        if not self._checkpoint.manifests.write(manifest):
+            raise CheckpointError(
+                f"checkpoint {self._checkpoint.root!r}: batch {batch} was written by another driver; only one may run"
+            )
+        reached("manifest")
+        self._count(reports)
+        return manifest
+
+    def _job(self, frame: Any, batch: int, closes: bool) -> Any:
+        """One job, one pass: each level is a stage."""
+        from pyspark.sql import functions
+
+        plan, checkpoint, tasks = self._plan, self._checkpoint, dict(self.tasks)
+        first = first_partitions(plan, tasks)
+        chains = checkpoint.manifests.chains()
+        partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
+        for number, groups in enumerate(plan.levels):
+            names = {node.name for group in groups for node in group.nodes}
+            level = Level(
+                number=number,
+                levels=len(plan.levels),
+                query=checkpoint.query,
+                batch=batch,
+                root=checkpoint.root,
+                buckets=checkpoint.buckets,
+                closes=closes,
+                flow=plan.graph.flow,
+                groups=tuple(group_task(plan, group, tasks, first) for group in groups),
+                chains={place: chain for place, chain in chains.items() if place.operator in names},
+                next_partitions=partitions[number + 1] if number + 1 < len(partitions) else 1,
+            )
+            if number > 0:
+                frame = frame.repartitionById(partitions[number], functions.col("target"))
+                frame = frame.sortWithinPartitions("place")
+            frame = frame.mapInArrow(_in_task(pickled(level, plan.graph.flow)), wire.SCHEMA)
+        return frame
+
+    @staticmethod
+    def _reports(frame: Any) -> list[TaskReport]:
+        payloads = frame.select("payload").toArrow().column("payload").to_pylist()
+        return sorted(
+            (pickle.loads(payload) for payload in payloads), key=lambda report: (report.level, report.partition)
+        )
+
+    def _count(self, reports: list[TaskReport]) -> None:
+        failed_in_sinks = self._publisher.failed()
+        for report in reports:
+            for name, (received, emitted, failed, late) in report.counts.items():
+                if (before := self._counts.get(name)) is not None:
+                    self._counts[name] = OperatorReport(
+                        before.received + received,
+                        before.emitted + emitted,
+                        before.busy_seconds,
+                        self.tasks[self._plan.group_of(name).number],
+                        failed=before.failed + failed + failed_in_sinks.get(name, 0),
+                        late=before.late + late,
+                    )
+
+    def _forget_before(self, batch: int) -> None:
+        """The staged output and the spooled input of the batch before: Spark has committed that one."""
+        if batch == 0:
+            return
+        files = self._checkpoint.files
+        manifest = self._checkpoint.manifests.read(batch - 1)
+        for operator, staged in (manifest.outputs if manifest else {}).items():
+            if not self._publisher.is_kept(operator):
+                for file, _ in staged:
+                    files.delete(file)
+        files.delete_folder(f"spool/{batch - 1:010d}")
+
+
+def _in_task(level_pickle: bytes) -> Any:
+    def run(arriving: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return run_level(level_pickle, context.partitionId(), arriving)
+
+    return run
+
+
+def _raise_first_error(reports: list[TaskReport]) -> None:
+    """A failure further down the flow is about an earlier tuple; at one level, the first place counts."""
+    failed = [report for report in reports if report.error is not None]
+    if not failed:
+        return
+    first = min(failed, key=lambda report: (-report.level, report.error_place, report.partition))
+    assert first.error is not None
+    error, cause, text = pickle.loads(first.error)
+    if cause is not None:
+        cause.__cause__ = _InTask(text)
+        raise error from cause
+    if isinstance(error, PenstockError):
+        raise error
+    raise error from _InTask(text)
+
+
+class _InTask(Exception):
+    """The traceback of an exception in a task, as text."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+Offsets = Mapping[str, Mapping[str, int]]

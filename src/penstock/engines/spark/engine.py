@@ -1,0 +1,235 @@
+"""The Spark engine: what a user sets, and the job that runs a flow's batches one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from penstock.clock import Clock, SystemClock
+from penstock.engines.base import AtEnd, Engine, Job
+from penstock.errors import FlowError, PenstockError
+from penstock.flow.draw import explain
+from penstock.flow.nodes import Graph
+from penstock.observe.report import Latency, OperatorReport, Report
+from penstock.plan.groups import Spread, make_plan
+from penstock.runtime.background import Background, StopSignal
+
+_POLL_SECONDS = 0.005
+_MOST_TASKS = 1024
+
+
+class Spark(Engine):
+    """The data pipeline: micro-batches on Structured Streaming.
+
+    On `master` (`local[*]` by default), or on a `session` of yours. `checkpoint` is a directory that lets a later run
+    go on where this one stopped; `trigger` is the least number of seconds between two batches; `buckets` is how many
+    parts keyed state is kept in, for the whole life of a checkpoint; `conf` is Spark's.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        master: str | None = None,
+        session: Any = None,
+        trigger: float | None = None,
+        checkpoint: str | None = None,
+        buckets: int = 128,
+        parallelism: int | None = None,
+        rows_per_batch: int = 1_000_000,
+        conf: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if master is not None and session is not None:
+            raise FlowError("engine 'spark': give a master= or a session=, not both")
+        for what, number in (("buckets", buckets), ("rows_per_batch", rows_per_batch)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise FlowError(f"engine 'spark': {what}= is a number from 1 up, not {number!r}")
+        if trigger is not None and trigger < 0:
+            raise FlowError(f"engine 'spark': trigger= is a number of seconds, not {trigger!r}")
+        self.master = master
+        self.session = session
+        self.trigger_seconds = trigger or 0.0
+        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self.buckets = buckets
+        self.parallelism = parallelism
+        self.rows_per_batch = rows_per_batch
+        self.conf = {str(name): str(value) for name, value in (conf or {}).items()}
+        self.clock = clock or SystemClock()
+
+    def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
+        return SparkJob(self, graph, at_end or ("close" if self.checkpoint is None else "keep"))
+
+    def explain(self, graph: Graph) -> str:
+        return "\n".join([explain(graph), "on Spark each batch runs in these stages:", make_plan(graph).explain()])
+
+
+class SparkJob(Job):
+    """A flow that runs on Spark, batch by batch."""
+
+    def __init__(self, engine: Spark, graph: Graph, at_end: AtEnd) -> None:
+        self._engine = engine
+        self._graph = graph
+        self._closes = at_end == "close"
+        self._plan = make_plan(graph)
+        self._stop = StopSignal()
+        self._batches: Any = None
+        self._wanted: dict[int, int] = {}
+        self._error: BaseException | None = None
+        self._batch_seconds: list[float] = []
+        self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
+
+    def wait(self, timeout: float | None = None) -> Report:
+        if not self._background.join(timeout):
+            raise TimeoutError(f"the flow is still running after {timeout} seconds")
+        return self._background.result()
+
+    def stop(self, drain: bool = True) -> None:
+        """End between two batches; what was read and not processed is read again by a later run."""
+        self._stop.request(drain)
+        self._background.join()
+
+    def metrics(self) -> Mapping[str, OperatorReport]:
+        if self._batches is None:
+            return {node.name: OperatorReport() for node in self._graph.nodes}
+        counts: Mapping[str, OperatorReport] = self._batches.counts()
+        return counts
+
+    @property
+    def is_running(self) -> bool:
+        return not self._background.join(0)
+
+    def rescale(self, name: str, replicas: int) -> None:
+        """From the next batch on, run the stage of this operator in so many tasks."""
+        if isinstance(replicas, bool) or not isinstance(replicas, int) or not 1 <= replicas <= _MOST_TASKS:
+            raise FlowError(f"replicas are a number from 1 to {_MOST_TASKS}, not {replicas!r}")
+        if all(node.name != name for node in self._graph.nodes):
+            raise FlowError(f"flow {self._graph.flow!r} has no operator {name!r}")
+        group = self._plan.group_of(name)
+        if group.spread is Spread.ONE and replicas > 1:
+            raise FlowError(
+                f"operator {name!r} sees all tuples in one sequence, so its stage has one task, not {replicas}"
+            )
+        self._wanted[group.number] = replicas
+        if self._batches is not None:
+            self._batches.tasks.update(self._wanted)
+
+    def _to_the_end(self) -> Report:
+        from penstock.engines.spark.admission import Admission, Limits
+        from penstock.engines.spark.checkpoint import Checkpoint
+        from penstock.engines.spark.publish import Publisher
+        from penstock.engines.spark.session import query_session, session
+
+        engine, graph = self._engine, self._graph
+        started = engine.clock.now()
+        checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
+        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks, checkpoint.query)
+        has_failed, is_open = True, False
+        admission: Admission | None = None
+        try:
+            checkpoint.remember_sinks(publisher.open())
+            is_open = True
+            limits = Limits(rows=engine.rows_per_batch)
+            admission = Admission(graph, checkpoint.files, engine.clock, limits, self._closes)
+            if admission.is_closed and checkpoint.manifests.read(admission.last) is not None:
+                raise FlowError(
+                    f"checkpoint {checkpoint.root!r} belongs to a run that has ended: its windows and last words are "
+                    "out; give a new checkpoint, or run with at_end='keep' the next time"
+                )
+            parent = engine.session or session(engine.master, engine.conf)
+            spark = query_session(parent, engine.conf, checkpoint.is_local)
+            self._run_batches(spark, checkpoint, admission, publisher)
+            has_failed = self._error is not None
+        finally:
+            if admission is not None:
+                admission.leave()
+            try:
+                if is_open:
+                    publisher.close(has_failed)
+            finally:
+                checkpoint.leave()
+        if self._error is not None:
+            raise self._error
+        return Report(
+            graph.flow, engine.name, engine.clock.now() - started, self.metrics(), Latency.of(self._batch_seconds)
+        )
+
+    def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, publisher: Any) -> None:
+        from penstock.engines.spark.batches import Batches
+        from penstock.engines.spark.datasource import NAME, AdmittedBatches
+
+        engine = self._engine
+        parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
+        for batch, outputs in checkpoint.manifests.outputs():
+            publisher.recollect(batch, outputs)
+        self._batches = Batches(self._plan, checkpoint, admission, publisher, parallelism)
+        self._batches.tasks.update(self._wanted)
+        latest = checkpoint.manifests.latest()
+        unfinished = admission.last if latest is None or admission.last > latest.batch else None
+        if unfinished is None and not self._admit(admission, parallelism) and admission.has_ended:
+            return
+        spark.dataSource.register(AdmittedBatches)
+        frame = spark.readStream.format(NAME).option("root", checkpoint.root).load()
+        writer = frame.writeStream.option("checkpointLocation", checkpoint.spark_root)
+        query = writer.foreachBatch(self._run_batch).start()
+        try:
+            self._follow(query, admission, parallelism)
+        finally:
+            with suppress(Exception):
+                query.stop()
+
+    def _run_batch(self, frame: Any, batch: int) -> None:
+        """What Spark calls; an error is kept here, because Spark would wrap it in pages of its own."""
+        if self._error is not None:
+            return
+        clock = self._engine.clock
+        began = clock.now()
+        try:
+            self._batches.run(frame, batch)
+        except BaseException as error:
+            self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
+        self._batch_seconds.append(clock.now() - began)
+
+    def _admit(self, admission: Any, tasks: int) -> bool:
+        return admission.admit(tasks) is not None
+
+    def _follow(self, query: Any, admission: Any, tasks: int) -> None:
+        """Admit the next batch when the last one is out, until there is nothing more."""
+        clock = self._engine.clock
+        next_batch_at = 0.0
+        while self._error is None:
+            if query.exception() is not None:
+                raise _translated(query.exception(), self._graph.flow)
+            if self._batches.finished >= admission.last:
+                if admission.has_ended or self._stop.requested:
+                    if self._stop.requested and self._closes and not admission.is_closed and not self._stop.at_once:
+                        admission.stop()
+                        self._admit(admission, tasks)
+                        continue
+                    self._wait_for_commit(query, admission.last)
+                    return
+                if clock.now() >= next_batch_at:
+                    next_batch_at = clock.now() + self._engine.trigger_seconds
+                    if self._admit(admission, tasks):
+                        continue
+            clock.sleep(_POLL_SECONDS)
+
+    def _wait_for_commit(self, query: Any, batch: int) -> None:
+        """Spark notes a batch as done after we have: give it the moment, or it would come again."""
+        while self._error is None and query.isActive:
+            progress = query.lastProgress
+            if progress is not None and progress["batchId"] >= batch:
+                return
+            self._engine.clock.sleep(_POLL_SECONDS)
+
+
+def _translated(error: BaseException, flow: str) -> BaseException:
+    """Spark's words for what went wrong, without its frames."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+        return error
+    text = str(error).strip() or type(error).__name__
+    first = next((line for line in text.splitlines() if line.strip()), text)[:500]
+    told = PenstockError(f"flow {flow!r}: Spark failed: {first}")
+    told.__cause__ = error
+    return told

@@ -1,0 +1,103 @@
+"""A keyed function over a task's share of a slice: the only place where the store's states meet a user's function."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from penstock.engines.spark.wire import Slice
+from penstock.flow.nodes import Node, Remembers
+from penstock.ordering.keys import key_hash
+from penstock.runtime.chain import compile_chain, make_part, normal_key
+from penstock.runtime.failures import dead_letter, is_fatal, reported
+from penstock.state.buckets import Place, TaskStates
+
+_MISSING: Any = object()
+
+
+class KeyedStep:
+    """One keyed operator in one task of one batch.
+
+    The generated loop works on a dict that holds just the keys of this batch; what is not there yet comes from the
+    store, so that dict is what has changed when the batch is over.
+    """
+
+    def __init__(self, flow: str, node: Node, states: TaskStates, buckets: int) -> None:
+        assert isinstance(node.kind, Remembers)
+        self._flow = flow
+        self._node = node
+        self._kind = node.kind
+        self._states = states
+        self._buckets = buckets
+        self._touched: dict[int, list[Any]] = defaultdict(list)
+        part = make_part(node, lambda: 0.0)
+        self._current: dict[Any, Any] = part["states"]
+        part["absent"] = self._absent
+        self._loop = compile_chain([node], [part]).whole
+        self._keeps_number = not self._kind.many and node.on_error == "fail"
+        self._received = self._emitted = self._failed = 0
+        self._dead: list[tuple[int, Any]] = []
+
+    def run(self, part: Slice) -> list[Slice]:
+        """The outputs of a slice by port, the last one for dead letters."""
+        self._received += len(part.values)
+        out: list[Any] = []
+        self._dead = []
+        if self._keeps_number:
+            self._loop(part.values, [out], self._fail, [])
+            result = Slice(part.number, out, part.positions)
+        else:
+            result = self._one_by_one(part, out)
+        self._emitted += len(out)
+        letters = [letter for _, letter in self._dead]
+        return [result, self._placed(part, letters, [place for place, _ in self._dead])]
+
+    def _one_by_one(self, part: Slice, out: list[Any]) -> Slice:
+        """A function that may give none or several: remember which tuple each output came from."""
+        loop, outputs, fail, passed = self._loop, [out], self._fail, [0]
+        places: list[int] = []
+        before = 0
+        for place, value in enumerate(part.values):
+            self._place = place
+            loop((value,), outputs, fail, passed)
+            after = len(out)
+            if after != before:
+                places += [place] * (after - before)
+                before = after
+        return self._placed(part, out, places)
+
+    def _placed(self, part: Slice, values: list[Any], places: list[int]) -> Slice:
+        if part.positions is None:
+            return Slice(part.number, values)
+        origin = np.array(places, dtype=np.int64)
+        ordinal = np.arange(len(places)) - np.searchsorted(origin, origin)
+        return Slice(part.number, values, (*(column[origin] for column in part.positions), ordinal))
+
+    def _fail(self, _step: int, value: Any, error: Exception) -> None:
+        if is_fatal(self._node, error):
+            raise reported(self._flow, self._node, value, error) from error
+        self._failed += 1
+        if self._node.on_error == "dead-letter":
+            self._dead.append((self._place, dead_letter(self._node, value, error)))
+
+    def _absent(self, key: Any) -> tuple[Any, Any]:
+        """A key's first tuple in this batch: get its state."""
+        key = normal_key(key)
+        if key in self._current:
+            return key, self._current[key]
+        bucket = key_hash(key) % self._buckets
+        state = self._states.get(Place(self._node.name, bucket), key, _MISSING)
+        # Even if the function fails on this tuple the key may be listed: `keep` looks whether it has a state.
+        self._touched[bucket].append(key)
+        return key, self._kind.init() if state is _MISSING else state
+
+    def keep(self) -> None:
+        """Hand the changes to the store."""
+        current = self._current
+        for bucket, keys in self._touched.items():
+            self._states.change(Place(self._node.name, bucket), {key: current[key] for key in keys if key in current})
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        return {self._node.name: (self._received, self._emitted, self._failed, 0)}

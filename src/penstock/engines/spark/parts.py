@@ -1,0 +1,114 @@
+"""From a plan to what tasks are told: each group's operators between inlets and outlets, and where its edges lead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.connectors.files.writers import FileSink
+from penstock.connectors.source import Source
+from penstock.engines.spark.outlets import FileStage, ValueStage
+from penstock.engines.spark.stages import Exit, GroupTask, StagedSink
+from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Remembers, Writes
+from penstock.plan.groups import Edge, Group, Plan, Spread
+from penstock.runtime.inlets import Inlet, Outlet
+
+
+def first_partitions(plan: Plan, tasks: Mapping[int, int]) -> dict[int, int]:
+    """Where each group's partitions begin in its level."""
+    first: dict[int, int] = {}
+    for level in plan.levels:
+        reached = 0
+        for group in level:
+            first[group.number] = reached
+            reached += tasks[group.number]
+    return first
+
+
+def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mapping[int, int]) -> GroupTask:
+    """What the tasks of one group are told."""
+    is_keyed = group.spread is Spread.KEYS
+    sinks = [node for node in group.nodes if isinstance(node.kind, Writes)]
+    return GroupTask(
+        group.spread,
+        first[group.number],
+        tasks[group.number],
+        Graph(plan.graph.flow, () if is_keyed else _nodes(plan, group)),
+        {edge.number: _inlet(edge) for edge in plan.into(group)},
+        tuple(_exit(plan, edge, is_keyed, tasks, first) for edge in plan.out_of(group)),
+        tuple(StagedSink(node.name, _has_files(node)) for node in sinks),
+        {node.name: _source(node) for node in group.nodes if not node.inputs},
+        group.nodes[0] if is_keyed else None,
+    )
+
+
+def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], first: Mapping[int, int]) -> Exit:
+    target = plan.groups[edge.target]
+    key = None
+    if target.spread is Spread.KEYS:
+        kind = target.nodes[0].kind
+        assert isinstance(kind, Remembers)
+        assert kind.key is not None
+        key = kind.key.fn
+    ranks = [other.number for other in sorted(plan.into(target), key=_input_order)]
+    return Exit(
+        edge.number,
+        str(edge.source.port) if is_keyed else _outlet(edge),
+        target.level,
+        first[edge.target],
+        tasks[edge.target],
+        target.spread,
+        ranks.index(edge.number),
+        key,
+    )
+
+
+def _input_order(edge: Edge) -> tuple[int, int]:
+    return min(reader.port for reader in edge.readers), edge.number
+
+
+def _nodes(plan: Plan, group: Group) -> tuple[Node, ...]:
+    where = group.nodes[0].where
+    elsewhere = {edge.source: PortRef(_inlet(edge)) for edge in plan.into(group)}
+    inlets = [Node(ref.node, Reads(Inlet()), (), (), 1, "fail", where) for ref in elsewhere.values()]
+    outlets = [
+        Node(_outlet(edge), Writes(Outlet()), (edge.source,), (), 0, "fail", where) for edge in plan.out_of(group)
+    ]
+    members = [
+        replace(
+            node,
+            kind=_kind(node),
+            inputs=tuple(elsewhere.get(ref, ref) if ref is not None else None for ref in node.inputs),
+            controls=tuple(elsewhere.get(ref, ref) if ref is not None else None for ref in node.controls),
+        )
+        for node in group.nodes
+    ]
+    return (*inlets, *members, *outlets)
+
+
+def _kind(node: Node) -> Kind:
+    if not node.inputs:
+        return Reads(Inlet())
+    if isinstance(node.kind, Writes):
+        sink = node.kind.sink
+        return Writes(FileStage(sink) if isinstance(sink, FileSink) else ValueStage())
+    return node.kind
+
+
+def _source(node: Node) -> Source:
+    """What a task needs to read this source by itself: nothing, where the driver spools it."""
+    if isinstance(node.kind, Reads) and node.kind.source.reads_anywhere:
+        return node.kind.source
+    return Inlet()
+
+
+def _has_files(node: Node) -> bool:
+    return isinstance(node.kind, Writes) and isinstance(node.kind.sink, FileSink)
+
+
+def _inlet(edge: Edge) -> str:
+    return f"« {edge.number}"
+
+
+def _outlet(edge: Edge) -> str:
+    return f"» {edge.number}"

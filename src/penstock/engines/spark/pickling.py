@@ -1,0 +1,57 @@
+"""The only code that pickles users' functions: by value where Spark's tasks could not import their modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle
+
+from penstock.errors import FlowError
+
+_INSTALLED = tuple(
+    os.path.realpath(path) + os.sep
+    for path in {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_OURSELVES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))) + os.sep
+
+
+def pickled(value: Any, flow: str) -> bytes:
+    """A value with users' functions in it; `FlowError` for what can't be sent to tasks."""
+    with _by_value():
+        try:
+            data: bytes = cloudpickle.dumps(value)
+        except Exception as error:
+            raise FlowError(
+                f"flow {flow!r}: a function can't be sent to Spark's tasks, because something it refers to can't be "
+                f"pickled ({type(error).__name__}: {error}); make connections, locks and files inside the function"
+            ) from error
+    return data
+
+
+@contextmanager
+def _by_value() -> Iterator[None]:
+    """Modules that are not installed (scripts, notebooks, tests) travel with what refers to them."""
+    registered = []
+    for module in list(sys.modules.values()):
+        if _travels(module) and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.register_pickle_by_value(module)
+            registered.append(module)
+    try:
+        yield
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _travels(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if not file or module.__name__ == "__main__" or module.__name__ not in sys.modules:
+        return False
+    path = os.path.realpath(file)
+    return not path.startswith((*_INSTALLED, _OURSELVES))

@@ -1,0 +1,119 @@
+"""What the driver tells the tasks of one level: plain values, pickled once and sent with the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.connectors.source import Source
+from penstock.flow.nodes import Graph, Node
+from penstock.plan.groups import Spread
+from penstock.state.buckets import Chain, Place
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An edge that leaves a group: which output it takes, and where its tuples go."""
+
+    edge: int
+    outlet: str
+    """The pseudo-sink of the group's graph that gathers them; for a keyed group, the number of the port."""
+    level: int
+    first: int
+    """The first partition of the target group."""
+    tasks: int
+    spread: Spread
+    rank: int
+    """Which of the target group's inputs it is."""
+    key: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class StagedSink:
+    """A sink of a group: its pseudo-sink, and whether tasks write its files or hand tuples to the driver."""
+
+    operator: str
+    has_files: bool
+
+
+@dataclass(frozen=True)
+class GroupTask:
+    """One group's share of a level."""
+
+    spread: Spread
+    first: int
+    tasks: int
+    graph: Graph
+    """The group's operators between inlets and outlets."""
+    inlets: Mapping[int, str]
+    """The inlet of each edge."""
+    exits: tuple[Exit, ...]
+    sinks: tuple[StagedSink, ...]
+    sources: Mapping[str, Source]
+    """Those that tasks read by themselves."""
+    keyed: Node | None = None
+
+
+@dataclass(frozen=True)
+class Level:
+    """All that the tasks of one level need in one batch."""
+
+    number: int
+    levels: int
+    query: str
+    batch: int
+    root: str
+    buckets: int
+    closes: bool
+    flow: str
+    groups: tuple[GroupTask, ...]
+    chains: Mapping[Place, Chain]
+    next_partitions: int
+
+    def group_of(self, partition: int) -> GroupTask | None:
+        for group in self.groups:
+            if group.first <= partition < group.first + group.tasks:
+                return group
+        return None
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A part of a source that one task reads."""
+
+    operator: str
+    number: int
+    """Its place among the parts of this batch."""
+    partition: str
+    start: int
+    end: int | None
+    spool: str | None = None
+    """The file in the checkpoint that holds the values, for sources that only the driver can read."""
+    version: tuple[int, int] | None = None
+    """Size and modification time of the file when it was admitted."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Some output of a sink, in a file that only the manifest makes part of the result."""
+
+    operator: str
+    place: int
+    file: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What one task did; the same for every attempt, because it passes through exchanges."""
+
+    level: int
+    partition: int
+    counts: Mapping[str, tuple[int, int, int, int]]
+    """Received, emitted, failed and late tuples by operator."""
+    chains: Mapping[Place, Chain]
+    staged: tuple[Staged, ...]
+    error: bytes | None = None
+    """A pickled exception."""
+    error_place: int = 0

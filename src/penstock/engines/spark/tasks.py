@@ -1,0 +1,346 @@
+"""The only code that runs in Spark's tasks: a level's share of a batch, from rows to rows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.clock import SystemClock
+from penstock.connectors.source import Chunk, Split
+from penstock.engines.spark import wire
+from penstock.engines.spark.keyed import KeyedStep
+from penstock.engines.spark.outlets import FileStage, ValueStage
+from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, Staged, TaskReport
+from penstock.errors import SourceError
+from penstock.flow.nodes import Writes
+from penstock.ordering.keys import key_hash
+from penstock.plan.groups import Spread
+from penstock.runtime.inlets import Outlet
+from penstock.runtime.quiescence import Part
+from penstock.state.buckets import Place, TaskStates
+from penstock.state.files import Files
+
+_MOST_KNOWN_KEYS = 1 << 20
+
+
+def run_level(level_pickle: bytes, partition: int, arriving: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A level's work on one partition."""
+    level: Level = pickle.loads(level_pickle)
+    return wire.batches(_LevelTask(level, partition).rows(arriving))
+
+
+class _LevelTask:
+    def __init__(self, level: Level, partition: int) -> None:
+        self._level = level
+        self._partition = partition
+        self._passing: list[wire.Row] = []
+
+    def rows(self, arriving: Iterator[pa.RecordBatch]) -> Iterator[wire.Row]:
+        """What goes on from here: tuples, rows that only pass, and a report."""
+        level = self._level
+        if level.number == 0:
+            descriptors: list[Descriptor] = [
+                pickle.loads(payload) for batch in arriving for payload in batch.column(0).to_pylist()
+            ]
+            for group in level.groups:
+                mine = [descriptor for descriptor in descriptors if descriptor.operator in group.sources]
+                if mine:
+                    yield from self._run(_SplitsTask(level, group, self._partition, mine))
+            return
+        own = self._own(wire.rows_of(arriving))
+        group_here = level.group_of(self._partition)
+        if group_here is not None:
+            made = _KeysTask if group_here.spread is Spread.KEYS else _OrderedTask
+            yield from self._run(made(level, group_here, self._partition, wire.slices_of(own)))
+        for _ in own:
+            pass  # a failed task has not read everything, and what passes must pass
+        yield from self._passed()
+
+    def _run(self, task: _GroupRun) -> Iterator[wire.Row]:
+        try:
+            for row in task.rows():
+                yield row
+                yield from self._passed()
+            report = task.report()
+        except Exception as error:
+            report = task.failed(error)
+        finally:
+            task.leave()
+        yield self._routed(wire.Row(self._level.levels, 0, 0, 0, wire.REPORT, pickle.dumps(report)))
+
+    def _own(self, rows: Iterable[wire.Row]) -> Iterator[wire.Row]:
+        for row in rows:
+            if row.level == self._level.number:
+                yield row
+            else:
+                self._passing.append(row)
+
+    def _passed(self) -> Iterator[wire.Row]:
+        passing, self._passing = self._passing, []
+        return map(self._routed, passing)
+
+    def _routed(self, row: wire.Row) -> wire.Row:
+        """A row on its way past the next level goes through whichever partition it happens to meet there."""
+        is_next = row.level == self._level.number + 1
+        target = row.final if is_next else (row.final + row.place) % max(1, self._level.next_partitions)
+        return wire.Row(row.level, row.final, target, row.place, row.edge, row.payload)
+
+
+class _GroupRun:
+    """One group's share: slices in, slices out."""
+
+    def __init__(self, level: Level, group: GroupTask, partition: int) -> None:
+        self.level = level
+        self.group = group
+        self.partition = partition
+        self.files = Files(level.root)
+        self.states = TaskStates(self.files, level.query, level.chains)
+        self.staged: list[Staged] = []
+        self.place = 0
+        self._doors = {exit.edge: _Door(exit, level) for exit in group.exits}
+
+    def rows(self) -> Iterator[wire.Row]:
+        raise NotImplementedError
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Whatever has happened: end."""
+
+    def report(self) -> TaskReport:
+        chains = self.states.commit()
+        return TaskReport(self.level.number, self.partition, self.counts(), chains, tuple(self.staged))
+
+    def failed(self, error: Exception) -> TaskReport:
+        self.states.abandon()
+        return TaskReport(self.level.number, self.partition, {}, {}, (), portable(error), self.place)
+
+    def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
+        if part.values:
+            yield from self._doors[exit.edge].rows(part)
+
+
+class _Door:
+    """Where an edge leaves a task: finds the target task of every tuple."""
+
+    def __init__(self, exit: Exit, level: Level) -> None:
+        self._exit = exit
+        self._buckets = level.buckets
+        self._is_next = exit.level == level.number + 1
+        self._next_partitions = max(1, level.next_partitions)
+        self._known: dict[Any, int] = {}
+
+    def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
+        exit = self._exit
+        if exit.spread is Spread.KEYS and exit.tasks > 1:
+            yield from self._by_key(part)
+        else:
+            task = _mixed(part.number) % exit.tasks if exit.spread is Spread.SLICES else 0
+            yield self._row(part.number, task, wire.packed(part.values, part.positions))
+
+    def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
+        targets = np.array(self._targets(part.values), dtype=np.int32)
+        columns = part.column()
+        for task in range(self._exit.tasks):
+            places = np.flatnonzero(targets == task)
+            if len(places):
+                values = part.values
+                chosen = values if len(places) == len(values) else [values[place] for place in places.tolist()]
+                payload = wire.packed(chosen, tuple(column[places] for column in columns))
+                yield self._row(part.number, task, payload)
+
+    def _targets(self, values: list[Any]) -> list[int]:
+        known, key, targets = self._known, self._exit.key, []
+        assert key is not None
+        if len(known) > _MOST_KNOWN_KEYS:
+            known.clear()
+        for value in values:
+            try:
+                targets.append(known[key(value)])
+            except Exception:
+                targets.append(self._find(value))
+        return targets
+
+    def _find(self, value: Any) -> int:
+        """The task of a key not seen before; what has no key goes to the first one, whose operator fails on it."""
+        assert self._exit.key is not None
+        try:
+            key = self._exit.key(value)
+            task = key_hash(key) % self._buckets * self._exit.tasks // self._buckets
+        except Exception:
+            return 0
+        self._known[key] = task
+        return task
+
+    def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
+        exit = self._exit
+        final = exit.first + task
+        place = wire.place_of(exit.rank, number) if exit.spread is Spread.ONE else number
+        target = final if self._is_next else (final + place) % self._next_partitions
+        return wire.Row(exit.level, final, target, place, exit.edge, payload)
+
+
+def _mixed(number: int) -> int:
+    """Neighbouring slices of one split, and the first slices of all splits, go to different tasks."""
+    return (number >> 24) + (number & 0xFFFFFF)
+
+
+class _PartRun(_GroupRun):
+    """A group that runs on the runtime, between inlets and outlets."""
+
+    def __init__(self, level: Level, group: GroupTask, partition: int) -> None:
+        super().__init__(level, group, partition)
+        self.part = Part(group.graph)
+        sinks = {node.name: node.kind.sink for node in group.graph.nodes if isinstance(node.kind, Writes)}
+        self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
+        self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
+
+    def fed(self, inlet: str, number: int, values: list[Any], may_be_unreadable: bool = False) -> Iterator[wire.Row]:
+        """Let a slice in, and send what comes out as a slice of that number."""
+        self.place = number
+        self.part.feed(inlet, Chunk(values, 0, all_readable=not may_be_unreadable))
+        yield from self.out(number)
+
+    def out(self, number: int) -> Iterator[wire.Row]:
+        if self.part.failure is not None:
+            raise self.part.failure
+        for exit in self.group.exits:
+            yield from self.sent(exit, wire.Slice(number, self._outlets[exit.outlet].take()))
+        for name, stage in self._stages.items():
+            data, rows = stage.take()
+            if rows:
+                file = f"outputs/{self.level.batch:010d}/{hashlib.sha256(data).hexdigest()}"
+                self.files.write(file, data)
+                self.staged.append(Staged(name, number, file, rows))
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        return {
+            name: (counts.received, counts.emitted, counts.failed, counts.late)
+            for name, counts in self.part.counts().items()
+        }
+
+    def leave(self) -> None:
+        with suppress(Exception):  # it has been reported
+            self.part.leave()
+
+
+class _SplitsTask(_PartRun):
+    """Reads parts of a source."""
+
+    def __init__(self, level: Level, group: GroupTask, partition: int, descriptors: list[Descriptor]) -> None:
+        super().__init__(level, group, partition)
+        self._descriptors = descriptors
+
+    def rows(self) -> Iterator[wire.Row]:
+        for descriptor in self._descriptors:
+            values = self._values(descriptor)
+            number = descriptor.number << 24
+            while taken := list(islice(values, wire.ROWS_PER_SLICE)):
+                yield from self.fed(descriptor.operator, number, taken, may_be_unreadable=True)
+                number += 1
+
+    def _values(self, descriptor: Descriptor) -> Iterator[Any]:
+        if descriptor.spool is not None:
+            yield from pickle.loads(self.files.read(descriptor.spool))
+            return
+        if descriptor.version is not None:
+            _check_version(descriptor)
+        source = self.group.sources[descriptor.operator]
+        split = Split(descriptor.partition, descriptor.start, descriptor.end)
+        for chunk in source.read(split, SystemClock()):
+            yield from chunk.values
+
+
+def version_of(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def _check_version(descriptor: Descriptor) -> None:
+    try:
+        now = version_of(descriptor.partition)
+    except OSError:
+        raise SourceError(f"{descriptor.partition}: the file is gone; it was there when the run began") from None
+    if now != descriptor.version:
+        raise SourceError(
+            f"{descriptor.partition}: the file has changed since it was admitted, so a retry could not give the same "
+            "tuples; write new data to new files"
+        )
+
+
+class _OrderedTask(_PartRun):
+    """Works on whole slices, in their order; the only task of its group keeps the operators' state."""
+
+    def __init__(
+        self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
+    ) -> None:
+        super().__init__(level, group, partition)
+        self._slices = slices
+        self._is_one = group.spread is Spread.ONE
+        self._places = {node.name: Place(node.name, 0) for node in group.graph.nodes}
+
+    def rows(self) -> Iterator[wire.Row]:
+        if self._is_one:
+            kept = {name: self.states.get(place, None, None) for name, place in self._places.items()}
+            self.part.restore({name: state for name, state in kept.items() if state is not None})
+        count = 0
+        for edge, part in self._slices:
+            number = count if self._is_one else part.number
+            yield from self.fed(self.group.inlets[edge], number, part.values)
+            count += 1
+        if self.level.closes:
+            self.part.close()
+            yield from self.out(count if self._is_one else 1 << 49)
+        elif self._is_one:
+            self.part.settle()
+            yield from self.out(count)
+            for name, snapshot in self.part.snapshots().items():
+                self.states.change(self._places[name], {None: snapshot})
+
+
+class _KeysTask(_GroupRun):
+    """Works on the tuples of its keys, slice by slice; the tuples keep their positions."""
+
+    def __init__(
+        self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
+    ) -> None:
+        super().__init__(level, group, partition)
+        assert group.keyed is not None
+        self._step = KeyedStep(level.flow, group.keyed, self.states, level.buckets)
+        self._slices = slices
+
+    def rows(self) -> Iterator[wire.Row]:
+        for _, part in self._slices:
+            self.place = part.number
+            outputs = self._step.run(part)
+            for exit in self.group.exits:
+                yield from self.sent(exit, outputs[int(exit.outlet)])
+        self._step.keep()
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        return self._step.counts()
+
+
+def portable(error: Exception) -> bytes:
+    """An exception as bytes, with its cause and the text of its traceback; or what can be told of it."""
+    from pyspark import cloudpickle
+
+    cause = error.__cause__
+    told = cause if cause is not None else error
+    text = "".join(traceback.format_exception(type(told), told, told.__traceback__))
+    try:
+        data: bytes = cloudpickle.dumps((error, cause, text))
+        pickle.loads(data)
+    except Exception:
+        data = pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), None, text))
+    return data

@@ -1,0 +1,237 @@
+"""The only place that decides which operators run in the same task, and where tuples must change tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reader, Reads, Remembers, Writes
+from penstock.operators.base import Operator
+
+
+class Spread(Enum):
+    """How the tuples of a group are spread over its tasks."""
+
+    SPLITS = "a task for each part of the input"
+    KEYS = "by key"
+    SLICES = "by slice, in order again"
+    ONE = "one task"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A stream that crosses from one group to another; a row of an exchange carries its number."""
+
+    number: int
+    source: PortRef
+    readers: tuple[Reader, ...]
+    """The inputs of the target group that read it."""
+    start: int
+    """The group that it leaves."""
+    target: int
+    """The group that it enters."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operators that run in the same tasks, with nothing between them but the runtime's ports."""
+
+    number: int
+    level: int
+    """How many exchanges a tuple has passed before it comes here, by the longest way."""
+    spread: Spread
+    nodes: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        """What the group is called in explanations and by `rescale`: its first operator's name."""
+        return self.nodes[0].name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The groups of a graph and the edges between them."""
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    edges: tuple[Edge, ...]
+
+    @cached_property
+    def levels(self) -> list[list[Group]]:
+        """The groups by level: each level is one stage of a job."""
+        count = 1 + max(group.level for group in self.groups)
+        return [[group for group in self.groups if group.level == level] for level in range(count)]
+
+    def into(self, group: Group) -> list[Edge]:
+        return [edge for edge in self.edges if edge.target == group.number]
+
+    def out_of(self, group: Group) -> list[Edge]:
+        return [edge for edge in self.edges if edge.start == group.number]
+
+    def group_of(self, operator: str) -> Group:
+        return next(group for group in self.groups if any(node.name == operator for node in group.nodes))
+
+    def explain(self) -> str:
+        """The stages, in words.
+
+        >>> import penstock as ps
+        >>> flow = ps.Flow("clicks")
+        >>> clicks = flow.read(ps.sources.items([])).filter(bool, name="real")
+        >>> clicks.key_by(len).count().write(ps.sinks.null())
+        >>> print(make_plan(flow.validate()).explain())
+        stage 1: items + real (a task for each part of the input)
+        stage 2: count (by key)
+        stage 3: null (by slice, in order again)
+        """
+        lines = [
+            f"stage {group.level + 1}: {' + '.join(node.name for node in group.nodes)} ({group.spread.value})"
+            for level in self.levels
+            for group in level
+        ]
+        return "\n".join(lines)
+
+
+def make_plan(graph: Graph) -> Plan:
+    """Fuse everything between exchanges.
+
+    Stateless operators run where their input is, or, after a keyed operator, where order has been restored. What sees
+    all tuples in one sequence (driver loops, windows, joins) runs in one task.
+    """
+    return _Planner(graph).plan()
+
+
+def runs_anywhere(node: Node) -> bool:
+    """Whether any part of the stream can be processed by itself, in order."""
+    match node.kind:
+        case Applies() | Writes():
+            return True
+        case Loops(operator=operator):
+            has_a_say_at_the_ends = any(
+                getattr(type(operator), hook) is not getattr(Operator, hook) for hook in ("start", "finish")
+            )
+            return operator.kind == "stateless" and len(node.inputs) == 1 and not has_a_say_at_the_ends
+    return False
+
+
+def runs_by_key(node: Node) -> bool:
+    """Whether each key can be processed by itself, whatever comes for the others."""
+    # With a ttl it depends on the latest time of all keys.
+    return isinstance(node.kind, Remembers) and node.kind.key is not None and node.kind.ttl is None
+
+
+class _Planner:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._members: list[list[Node]] = []
+        self._spreads: list[Spread] = []
+        self._levels: list[int] = []
+        self._group_of: dict[str, int] = {}
+        self._gathers: dict[PortRef, int] = {}
+        """The group in which the output of a keyed operator is in order again."""
+        self._cycle = _between_controls(graph)
+
+    def plan(self) -> Plan:
+        cycle_group: int | None = None
+        for node in self._graph.nodes:
+            if node.name in self._cycle:
+                if cycle_group is None:
+                    cycle_group = self._new(Spread.ONE, self._inputs_of_cycle())
+                self._join(node, cycle_group)
+            else:
+                self._place(node)
+        groups = tuple(
+            Group(number, level, spread, tuple(members))
+            for number, (level, spread, members) in enumerate(
+                zip(self._levels, self._spreads, self._members, strict=True)
+            )
+        )
+        return Plan(self._graph, groups, tuple(self._edges()))
+
+    def _place(self, node: Node) -> None:
+        if isinstance(node.kind, Reads) or not node.inputs:
+            self._join(node, self._new(Spread.SPLITS, []))
+        elif runs_by_key(node):
+            self._join(node, self._new(Spread.KEYS, [self._origin(ref) for ref in node.upstream]))
+        elif runs_anywhere(node):
+            (ref,) = node.upstream
+            self._join(node, self._in_order(ref))
+        else:
+            self._join(node, self._one(node))
+
+    def _one(self, node: Node) -> int:
+        """The group of a narrow operator: that of what it reads, if that is narrow as well."""
+        before = {self._origin(ref) for ref in node.upstream}
+        if len(before) == 1 and self._spreads[min(before)] is Spread.ONE:
+            return min(before)
+        return self._new(Spread.ONE, sorted(before))
+
+    def _in_order(self, ref: PortRef) -> int:
+        group = self._group_of[ref.node]
+        if self._spreads[group] is not Spread.KEYS:
+            return group
+        if ref not in self._gathers:
+            self._gathers[ref] = self._new(Spread.SLICES, [group])
+        return self._gathers[ref]
+
+    def _origin(self, ref: PortRef) -> int:
+        return self._group_of[ref.node]
+
+    def _new(self, spread: Spread, before: Sequence[int]) -> int:
+        self._members.append([])
+        self._spreads.append(spread)
+        self._levels.append(1 + max((self._levels[group] for group in before), default=-1))
+        return len(self._members) - 1
+
+    def _join(self, node: Node, group: int) -> None:
+        self._members[group].append(node)
+        self._group_of[node.name] = group
+
+    def _inputs_of_cycle(self) -> list[int]:
+        return [
+            self._group_of[ref.node]
+            for node in self._graph.nodes
+            if node.name in self._cycle
+            for ref in node.upstream
+            if ref.node in self._group_of
+        ]
+
+    def _edges(self) -> list[Edge]:
+        found: list[Edge] = []
+        for ref, readers in self._graph.readers.items():
+            start = self._group_of[ref.node]
+            targets = sorted({self._group_of[reader.node] for reader in readers} - {start})
+            for target in targets:
+                there = tuple(reader for reader in readers if self._group_of[reader.node] == target)
+                found.append(Edge(len(found), ref, there, start, target))
+        return found
+
+
+def _between_controls(graph: Graph) -> set[str]:
+    """The operators of a flow with control inputs that are on a way between two of them: they run in one task."""
+    controlled = {node.name for node in graph.nodes if any(node.controls)}
+    if not controlled:
+        return set()
+    below = _reached(
+        controlled,
+        {
+            node.name: [
+                reader.node for ref, readers in graph.readers.items() if ref.node == node.name for reader in readers
+            ]
+            for node in graph.nodes
+        },
+    )
+    above = _reached(controlled, {node.name: [ref.node for ref in node.upstream] for node in graph.nodes})
+    sources = {node.name for node in graph.nodes if isinstance(node.kind, Reads)}
+    return ((below & above) | controlled) - sources
+
+
+def _reached(start: set[str], steps: dict[str, list[str]]) -> set[str]:
+    found, left = set(start), list(start)
+    while left:
+        for name in steps[left.pop()]:
+            if name not in found:
+                found.add(name)
+                left.append(name)
+    return found

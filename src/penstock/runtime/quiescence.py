@@ -1,0 +1,87 @@
+"""The only driver without threads: part of a graph on the calling thread, fed and run until nothing can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.clock import Clock, SystemClock
+from penstock.connectors.source import Chunk
+from penstock.errors import PenstockError
+from penstock.flow.nodes import Graph
+from penstock.observe.report import OperatorReport
+from penstock.runtime.build import build_cells
+from penstock.runtime.inlets import InletCell
+from penstock.runtime.policies import LastInPipeline
+from penstock.runtime.run import Run, Settings
+from penstock.runtime.worker import Point, Worker
+
+_QUEUE_SIZE = 1 << 17
+_NO_LIMIT = 1 << 50
+_POLL_SECONDS = 0.0005
+
+
+class Part:
+    """A graph whose sources are inlets.
+
+    What an operator keeps between two lives of a part is its snapshot; `restore` comes before the first `feed`.
+    """
+
+    def __init__(self, graph: Graph, clock: Clock | None = None) -> None:
+        settings = Settings(queue_size=_QUEUE_SIZE, queue_limit=_NO_LIMIT)
+        self._run = Run(graph, clock or SystemClock(), LastInPipeline(), settings, on_ready=lambda: None)
+        self._run.cells = build_cells(graph, self._run)
+        self._inlets = {cell.name: cell for cell in self._run.cells if isinstance(cell, InletCell)}
+        self._points: Iterator[Point] = Worker(self._run, 0).points()
+        self._run.open()
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Go on with the snapshots of an earlier life, by operator."""
+        for cell in self._run.cells:
+            cell.restore({name: kept[name] for name in cell.counters if name in kept})
+
+    def feed(self, inlet: str, chunk: Chunk) -> None:
+        """Let values in, and work until nothing can go on."""
+        self._inlets[inlet].feed(chunk)
+        self._settle()
+
+    def settle(self) -> None:
+        """Work until nothing can go on, without anything new."""
+        self._settle()
+
+    def close(self) -> None:
+        """The streams end: everything gets its last say."""
+        for inlet in self._inlets.values():
+            inlet.finish()
+        while not self._run.is_over and self.failure is None:
+            self._settle()
+            if not self._run.is_over and self.failure is None:
+                self._run.at_rest()
+
+    def snapshots(self) -> dict[str, Any]:
+        """What each operator must have to go on in another life."""
+        return {name: kept for cell in self._run.cells for name, kept in cell.snapshots().items()}
+
+    def counts(self) -> dict[str, OperatorReport]:
+        return self._run.counts()
+
+    @property
+    def failure(self) -> PenstockError | None:
+        """What made it fail; nothing more happens then."""
+        return self._run.failure
+
+    def leave(self) -> None:
+        """End it, well or not."""
+        self._run.is_over = True
+        self._run.leave()
+
+    def _settle(self) -> None:
+        run = self._run
+        for point in self._points:
+            if point is not Point.PARK or not run.scheduler.is_empty or run.timers.fire(run.clock.now()):
+                continue
+            if run.relieve():
+                continue
+            if run.is_failing or not run.waits_for_outside:
+                return
+            run.clock.sleep(_POLL_SECONDS)
