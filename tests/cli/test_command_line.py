@@ -126,12 +126,12 @@ def test_explain(folder):
 
 def test_demo_shows_the_same_on_every_engine(folder):
     shown = []
-    for engine in ("sequential", "local"):
+    for engine in ("sequential", "local", "spark"):
         result = penstock(folder, "demo", "--engine", engine, "--clicks", "20000")
         assert result.returncode == 0, result.stderr
         assert "window-count" in result.stderr
         shown.append(result.stdout.partition("busy minutes, in order")[2])
-    assert shown[0] == shown[1]
+    assert shown[0] == shown[1] == shown[2]
     assert "clicks" in shown[0]
 
 

@@ -121,7 +121,8 @@ def test_a_manifest_under_another_name_or_key_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("keep_from", [130, 120, 60, 49, 0, -1])
-def test_a_sweep_deletes_exactly_what_nothing_from_there_on_needs(files, keep_from):
+def test_a_sweep_deletes_exactly_what_nothing_from_there_on_needs(keep_from):
+    files = Files("mock:///ab")
     log, history = Manifests(files), {}
     for batch in range(131):
         run(files, log, [batch], Cache())

@@ -2,8 +2,6 @@
 
 import copy
 import random
-import shutil
-import tempfile
 
 import pytest
 from hypothesis import given, settings
@@ -38,6 +36,16 @@ class Model:
         self.caches = [Cache(cache_bytes) for _ in range(3)]
         self.logs = [Manifests(self.files) for _ in range(3)]
         self.truth = {place: {} for place in PLACES}
+        self.segments = set()
+        self.fill()
+
+    def fill(self):
+        """Give some places a large base, so that changes to them are merged before there is another base."""
+        task = TaskStates(self.files, "q", {}, Cache())
+        for place in PLACES[::2]:
+            task.change(place, {"ballast": ["x" * 2000]})
+            self.truth[place] = {"ballast": ["x" * 2000]}
+        assert self.logs[0].write(Manifest(0, {}, 3, {}, task.commit(), {"batch": 0}, False))
 
     def work(self, attempt):
         """Change some states as a user's function does, in place, and return the task and what should come of it."""
@@ -73,6 +81,7 @@ class Model:
         log = self.logs[done["process"]]
         assert log.write(Manifest(number, {}, 3, {}, task.commit(), {"batch": number}, False))
         self.truth = truth
+        self.segments.update(segment for chain in log.latest().chains.values() for segment in chain)
         if is_swept:
             log.sweep(number, now=END_OF_TIME)
 
@@ -87,11 +96,11 @@ class Model:
 @given(batches=st.lists(BATCH, min_size=1, max_size=40), cache_bytes=st.sampled_from([0, 1000, 1 << 20]))
 @settings(max_examples=60)
 def test_states_are_what_the_manifests_say(batches, cache_bytes):
-    play(batches, cache_bytes)
+    play("mock:///checkpoint", batches, cache_bytes)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_long_histories_of_small_changes(seed):
+def test_long_histories_of_small_changes(tmp_path, seed):
     """Enough batches for merges of merges and full manifests, which hypothesis rarely draws."""
     choose = random.Random(seed)
 
@@ -105,7 +114,11 @@ def test_long_histories_of_small_changes(seed):
         }
 
     batches = [([attempt()] if choose.random() < 0.2 else [], attempt(), choose.random() < 0.1) for _ in range(160)]
-    play(batches, cache_bytes=choose.choice([2000, 1 << 20]))
+    model = play(
+        str(tmp_path) if seed == 0 else "mock:///checkpoint", batches, cache_bytes=choose.choice([4000, 1 << 20])
+    )
+    assert sum(bool(segment.upto and segment.is_base) for segment in model.segments) > 5
+    assert sum(bool(segment.upto and not segment.is_base) for segment in model.segments) > 5
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -117,12 +130,9 @@ def _many_compactions():
         yield
 
 
-def play(batches, cache_bytes):
-    root = tempfile.mkdtemp()
-    try:
-        model = Model(root, cache_bytes)
-        for number, (failed, done, is_swept) in enumerate(batches):
-            model.run(number, failed, done, is_swept)
-        model.check()
-    finally:
-        shutil.rmtree(root)
+def play(root, batches, cache_bytes):
+    model = Model(root, cache_bytes)
+    for number, (failed, done, is_swept) in enumerate(batches, start=1):
+        model.run(number, failed, done, is_swept)
+    model.check()
+    return model

@@ -1,4 +1,4 @@
-"""`penstock`: run, explain and show flows.
+"""`penstock`: run, explain, check and show flows.
 
 Exit codes: 0 the flow has ended well, 1 it failed while it ran, 2 it can't run or the command is wrong, 130 it was
 stopped with Ctrl-C (once: what was read is let out first; twice: at once).
@@ -6,7 +6,6 @@ stopped with Ctrl-C (once: what was read is let out first; twice: at once).
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 import tempfile
@@ -17,7 +16,9 @@ from typing import Any
 import click
 
 import penstock
+from penstock.cli.check import check
 from penstock.cli.load import load_flow
+from penstock.cli.options import parsed_option
 from penstock.cli.progress import wait_with_progress
 from penstock.clock import SystemClock
 from penstock.errors import FlowError, PenstockError
@@ -33,6 +34,9 @@ def cli() -> None:
 
     A flow is named as module:flow, path/to/file.py:flow, or module:make_flow('x') for a function that makes one.
     """
+
+
+cli.add_command(check)
 
 
 @cli.command()
@@ -56,7 +60,7 @@ def cli() -> None:
 @click.option("--report/--no-report", default=True, envvar="PENSTOCK_REPORT", help="Print the report at the end.")
 def run(target: str, engine: str, options: tuple[str, ...], at_end: Any, report: bool) -> None:
     """Run a flow to its end."""
-    _run(load_flow(target), engine, dict(_option(option) for option in options), at_end, report)
+    _run(load_flow(target), engine, dict(map(parsed_option, options)), at_end, report)
 
 
 @cli.command()
@@ -70,7 +74,7 @@ def explain(target: str, engine: str | None, mermaid: bool) -> None:
 
 
 @cli.command()
-@click.option("--engine", default="local", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs it.")
+@click.option("--engine", default="spark", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs it.")
 @click.option("--clicks", default=50_000, show_default=True, envvar="PENSTOCK_CLICKS", help="How many clicks to make.")
 def demo(engine: str, clicks: int) -> None:
     """Make click logs, run a flow over them, and show what came out."""
@@ -95,16 +99,6 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
         there = ", ".join(sorted(path.stem for path in folder.glob("*.py"))) or "none (they are in the source tree)"
         raise click.UsageError(f"there is no benchmark {name!r}; there are {there}")
     os.execv(sys.executable, [sys.executable, str(folder / f"{name}.py"), *arguments])
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise click.UsageError(f"--option takes NAME=VALUE, not {text!r}")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value
 
 
 def _run(flow: Flow, engine: str, options: dict[str, Any], at_end: Any, report: bool) -> None:

@@ -120,10 +120,11 @@ class TaskStates:
 
     def change(self, place: Place, states: Mapping[Hashable, Any], deleted: Collection[Hashable] = ()) -> None:
         """Set the states of some keys and forget those of others."""
-        self.states(place)
-        change = Changes(dict(states), dict.fromkeys(deleted))
-        change.apply_to(self._buckets[place].states)
-        self._changes.setdefault(place, Changes({}, {})).add(change)
+        if states or deleted:
+            self.states(place)
+            change = Changes(dict(states), dict.fromkeys(deleted))
+            change.apply_to(self._buckets[place].states)
+            self._changes.setdefault(place, Changes({}, {})).add(change)
 
     def commit(self) -> dict[Place, Chain]:
         """Write all changes as one file, and return the new whole chain of every changed place."""
@@ -150,8 +151,10 @@ class TaskStates:
             bucket, missing = Bucket(), steps(chain)
         for segment in missing:
             changes = read(self._files, place, segment)
-            changes.apply_to(bucket.states)
-            if not segment.is_base:
+            if segment.is_base:
+                bucket.states = changes.states
+            else:
+                changes.apply_to(bucket.states)
                 bucket.changed[segment.sha256] = changes
         _settle(bucket, chain)
         return bucket

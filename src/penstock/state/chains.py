@@ -127,10 +127,11 @@ def first_to_compact(sizes: Sequence[int], budget_bytes: float) -> int | None:
 def compacted(chain: Chain, first: int, segment: Segment) -> Chain:
     """The chain with one segment for its steps from `first` on, and behind it the newest changes, for catching up."""
     before = steps(chain)[:first]
+    older = {step.version for step in before}  # one of these again, behind the new segment, would lead around it
     kept: list[Segment] = []
     room_bytes = segment.length
     for change in reversed(chain):
-        if change.upto or change.is_base or change in before or len(kept) == _KEPT_CHANGES:
+        if change.upto or change.is_base or change.version in older or len(kept) == _KEPT_CHANGES:
             break
         room_bytes -= change.length
         if kept and room_bytes < 0:

@@ -113,8 +113,7 @@ class Manifests:
     def read(self, batch: int) -> Manifest | None:
         """The manifest of one batch, if it is done; one that `sweep` has found too old to go back to has no chains."""
         names = [name for name in self._files.names(_FOLDER) if name <= _name(batch)]
-        found = self._replayed(names).latest if _name(batch) in names[-1:] else None
-        return found
+        return self._replayed(names).latest if _name(batch) in names[-1:] else None
 
     def latest(self) -> Manifest | None:
         """The manifest of the last batch that is done."""
@@ -145,11 +144,13 @@ class Manifests:
         past = [name for name in names if name <= _name(keep_from)]
         recent = self._from_full(past)
         replay = _Replay()
-        needed: set[str] = set()
-        for entry in [*recent, *self._entries(names[len(past) :])]:
+        for entry in recent:
             replay.apply(entry)
-            if entry.manifest.batch >= keep_from or entry is recent[-1]:
-                needed.update(segment.file for chain in replay.chains.values() for segment in chain)
+        chains = list(replay.chains.values())
+        for entry in self._entries(names[len(past) :]):
+            replay.apply(entry)
+            chains += (replay.chains[place] for place in entry.growths)
+        needed = {segment.file for chain in chains for segment in chain}
         folders = [(STATE_FOLDER, False), (STATE_FOLDER, True), (_FOLDER, True)]
         found = [name for folder, temporary in folders for name in self._files.names(folder, temporary=temporary)]
         swept = [name for name in found if name not in needed and self._is_old(name, now)]

@@ -17,6 +17,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.connectors.source import Chunk, Source, Split, splits_from
 from penstock.engines.spark.stages import Descriptor
+from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import version_of
 from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Loops, Node, Reads
@@ -107,6 +108,7 @@ class Admission:
         offsets = {reader.name: reader.offset for reader in self._readers}
         admitted = Admitted(number, tuple(groups), offsets, closes)
         self._files.write(admitted_name(number), admitted.to_json())
+        reached("admitted")
         self.last, self.is_closed = number, closes
         return admitted
 
@@ -155,7 +157,7 @@ class _Ranges(_Reader):
         self._source = source
         self._left = list(splits_from(source, offset))
         self._most = limits.rows if source.counts_rows else limits.bytes
-        self._least = 16_384 if source.counts_rows else 1 << 20
+        self._least = min(self._most, 16_384 if source.counts_rows else 1 << 20)
         self._versions = {split.partition: _version(split.partition) for split in self._left}
         self.has_ended = not self._left
 

@@ -4,10 +4,11 @@ happen once."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.accumulators import AccumulatorParam
 
 from penstock.engines.spark import wire
 from penstock.engines.spark.admission import Admission
@@ -16,23 +17,31 @@ from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
 from penstock.engines.spark.publish import Publisher, outputs_of
 from penstock.engines.spark.stages import Level, TaskReport
+from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import run_level
 from penstock.errors import CheckpointError, PenstockError
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Plan, Spread
 from penstock.state.manifests import Manifest
 
-
-def reached(step: str) -> None:
-    """A step of a batch is done; tests that kill the driver do it here."""
+_MOST_RERUNS = 3
+_DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
 class Batches:
     """Runs the batches of one query."""
 
     def __init__(
-        self, plan: Plan, checkpoint: Checkpoint, admission: Admission, publisher: Publisher, parallelism: int
+        self,
+        plan: Plan,
+        checkpoint: Checkpoint,
+        admission: Admission,
+        publisher: Publisher,
+        spark: Any,
+        parallelism: int,
     ) -> None:
+        # An accumulator counts what tasks that were retried have spent as well: it was spent.
+        self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
         self._plan = plan
         self._checkpoint = checkpoint
         self._admission = admission
@@ -58,7 +67,7 @@ class Batches:
     def _process(self, frame: Any, batch: int) -> Manifest:
         admitted = self._admission.read(batch)
         reached("planned")
-        reports = self._reports(self._job(frame, batch, admitted.closes))
+        reports = self._run_job(frame, batch, admitted.closes)
         reached("processed")
         _raise_first_error(reports)
         chains = {place: chain for report in reports for place, chain in report.chains.items()}
@@ -79,6 +88,16 @@ class Batches:
         reached("manifest")
         self._count(reports)
         return manifest
+
+    def _run_job(self, frame: Any, batch: int, closes: bool) -> list[TaskReport]:
+        """Again, if Spark gives up because a task that was retried sent something else than the first time."""
+        for _ in range(_MOST_RERUNS):
+            try:
+                return self._reports(self._job(frame, batch, closes))
+            except Exception as error:
+                if not any(sign in str(error) for sign in _DIFFERED):
+                    raise
+        return self._reports(self._job(frame, batch, closes))
 
     def _job(self, frame: Any, batch: int, closes: bool) -> Any:
         """One job, one pass: each level is a stage."""
@@ -106,7 +125,7 @@ class Batches:
             if number > 0:
                 frame = frame.repartitionById(partitions[number], functions.col("target"))
                 frame = frame.sortWithinPartitions("place")
-            frame = frame.mapInArrow(_in_task(pickled(level, plan.graph.flow)), wire.SCHEMA)
+            frame = frame.mapInArrow(_in_task(pickled(level, plan.graph.flow), self._busy_seconds), wire.SCHEMA)
         return frame
 
     @staticmethod
@@ -124,7 +143,7 @@ class Batches:
                     self._counts[name] = OperatorReport(
                         before.received + received,
                         before.emitted + emitted,
-                        before.busy_seconds,
+                        self._busy_seconds.value.get(name, 0.0),
                         self.tasks[self._plan.group_of(name).number],
                         failed=before.failed + failed + failed_in_sinks.get(name, 0),
                         late=before.late + late,
@@ -143,13 +162,13 @@ class Batches:
         files.delete_folder(f"spool/{batch - 1:010d}")
 
 
-def _in_task(level_pickle: bytes) -> Any:
+def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:
     def run(arriving: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        return run_level(level_pickle, context.partitionId(), arriving)
+        return run_level(level_pickle, context.partitionId(), arriving, busy_seconds.add)
 
     return run
 
@@ -170,11 +189,20 @@ def _raise_first_error(reports: list[TaskReport]) -> None:
     raise error from _InTask(text)
 
 
+class _Sums(AccumulatorParam):  # type: ignore[misc]
+    """Adds up seconds by operator."""
+
+    def zero(self, value: dict[str, float]) -> dict[str, float]:
+        return {}
+
+    def addInPlace(self, one: dict[str, float], other: dict[str, float]) -> dict[str, float]:  # noqa: N802 (Spark's name)
+        for name, seconds in other.items():
+            one[name] = one.get(name, 0.0) + seconds
+        return one
+
+
 class _InTask(Exception):
     """The traceback of an exception in a task, as text."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
-
-
-Offsets = Mapping[str, Mapping[str, int]]

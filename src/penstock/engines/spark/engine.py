@@ -23,8 +23,9 @@ class Spark(Engine):
     """The data pipeline: micro-batches on Structured Streaming.
 
     On `master` (`local[*]` by default), or on a `session` of yours. `checkpoint` is a directory that lets a later run
-    go on where this one stopped; `trigger` is the least number of seconds between two batches; `buckets` is how many
-    parts keyed state is kept in, for the whole life of a checkpoint; `conf` is Spark's.
+    go on where this one stopped; `trigger` is the least number of seconds between two batches. A batch takes at most
+    `rows_per_batch` from each source, or `bytes_per_batch` where positions are bytes; a stage has `parallelism` tasks.
+    `buckets` is how many parts keyed state is kept in, for the whole life of a checkpoint; `conf` is Spark's.
     """
 
     name = "spark"
@@ -38,12 +39,14 @@ class Spark(Engine):
         buckets: int = 128,
         parallelism: int | None = None,
         rows_per_batch: int = 1_000_000,
+        bytes_per_batch: int = 128 << 20,
         conf: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         if master is not None and session is not None:
             raise FlowError("engine 'spark': give a master= or a session=, not both")
-        for what, number in (("buckets", buckets), ("rows_per_batch", rows_per_batch)):
+        numbers = {"buckets": buckets, "rows_per_batch": rows_per_batch, "bytes_per_batch": bytes_per_batch}
+        for what, number in numbers.items():
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise FlowError(f"engine 'spark': {what}= is a number from 1 up, not {number!r}")
         if trigger is not None and trigger < 0:
@@ -55,6 +58,7 @@ class Spark(Engine):
         self.buckets = buckets
         self.parallelism = parallelism
         self.rows_per_batch = rows_per_batch
+        self.bytes_per_batch = bytes_per_batch
         self.conf = {str(name): str(value) for name, value in (conf or {}).items()}
         self.clock = clock or SystemClock()
 
@@ -130,7 +134,7 @@ class SparkJob(Job):
         try:
             checkpoint.remember_sinks(publisher.open())
             is_open = True
-            limits = Limits(rows=engine.rows_per_batch)
+            limits = Limits(engine.rows_per_batch, engine.bytes_per_batch)
             admission = Admission(graph, checkpoint.files, engine.clock, limits, self._closes)
             if admission.is_closed and checkpoint.manifests.read(admission.last) is not None:
                 raise FlowError(
@@ -163,7 +167,7 @@ class SparkJob(Job):
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
         for batch, outputs in checkpoint.manifests.outputs():
             publisher.recollect(batch, outputs)
-        self._batches = Batches(self._plan, checkpoint, admission, publisher, parallelism)
+        self._batches = Batches(self._plan, checkpoint, admission, publisher, spark, parallelism)
         self._batches.tasks.update(self._wanted)
         latest = checkpoint.manifests.latest()
         unfinished = admission.last if latest is None or admission.last > latest.batch else None

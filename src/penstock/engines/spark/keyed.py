@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from typing import Any
 
 import numpy as np
 
+from penstock.clock import SystemClock
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
-from penstock.ordering.keys import key_hash
+from penstock.ordering.keys import key_bytes
 from penstock.runtime.chain import compile_chain, make_part, normal_key
 from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.state.buckets import Place, TaskStates
@@ -31,7 +33,7 @@ class KeyedStep:
         self._kind = node.kind
         self._states = states
         self._buckets = buckets
-        self._touched: dict[int, list[Any]] = defaultdict(list)
+        self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         part = make_part(node, lambda: 0.0)
         self._current: dict[Any, Any] = part["states"]
         part["absent"] = self._absent
@@ -39,9 +41,12 @@ class KeyedStep:
         self._keeps_number = not self._kind.many and node.on_error == "fail"
         self._received = self._emitted = self._failed = 0
         self._dead: list[tuple[int, Any]] = []
+        self._clock = SystemClock()
+        self._busy_seconds = 0.0
 
     def run(self, part: Slice) -> list[Slice]:
         """The outputs of a slice by port, the last one for dead letters."""
+        began = self._clock.now()
         self._received += len(part.values)
         out: list[Any] = []
         self._dead = []
@@ -51,6 +56,7 @@ class KeyedStep:
         else:
             result = self._one_by_one(part, out)
         self._emitted += len(out)
+        self._busy_seconds += self._clock.now() - began
         letters = [letter for _, letter in self._dead]
         return [result, self._placed(part, letters, [place for place, _ in self._dead])]
 
@@ -87,17 +93,25 @@ class KeyedStep:
         key = normal_key(key)
         if key in self._current:
             return key, self._current[key]
-        bucket = key_hash(key) % self._buckets
-        state = self._states.get(Place(self._node.name, bucket), key, _MISSING)
+        identity = key_bytes(key)
+        bucket = zlib.crc32(identity) % self._buckets
+        # No NaN is equal to another one that was read from a file, but their bytes are.
+        stored = identity if b"fnan" in identity else key
+        state = self._states.get(Place(self._node.name, bucket), stored, _MISSING)
         # Even if the function fails on this tuple the key may be listed: `keep` looks whether it has a state.
-        self._touched[bucket].append(key)
+        self._touched[bucket].append((stored, key))
         return key, self._kind.init() if state is _MISSING else state
 
     def keep(self) -> None:
         """Hand the changes to the store."""
         current = self._current
         for bucket, keys in self._touched.items():
-            self._states.change(Place(self._node.name, bucket), {key: current[key] for key in keys if key in current})
+            self._states.change(
+                Place(self._node.name, bucket), {stored: current[key] for stored, key in keys if key in current}
+            )
+
+    def busy_seconds(self) -> dict[str, float]:
+        return {self._node.name: self._busy_seconds}
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return {self._node.name: (self._received, self._emitted, self._failed, 0)}

@@ -6,7 +6,7 @@ import hashlib
 import os
 import pickle
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -32,15 +32,18 @@ from penstock.state.files import Files
 _MOST_KNOWN_KEYS = 1 << 20
 
 
-def run_level(level_pickle: bytes, partition: int, arriving: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A level's work on one partition."""
+def run_level(
+    level_pickle: bytes, partition: int, arriving: Iterator[pa.RecordBatch], spent: Callable[[dict[str, float]], None]
+) -> Iterator[pa.RecordBatch]:
+    """A level's work on one partition; `spent` is told the busy seconds of its operators."""
     level: Level = pickle.loads(level_pickle)
-    return wire.batches(_LevelTask(level, partition).rows(arriving))
+    return wire.batches(_LevelTask(level, partition, spent).rows(arriving))
 
 
 class _LevelTask:
-    def __init__(self, level: Level, partition: int) -> None:
+    def __init__(self, level: Level, partition: int, spent: Callable[[dict[str, float]], None]) -> None:
         self._level = level
+        self._spent = spent
         self._partition = partition
         self._passing: list[wire.Row] = []
 
@@ -71,6 +74,8 @@ class _LevelTask:
                 yield row
                 yield from self._passed()
             report = task.report()
+            # Not in the report: it differs between attempts, and Spark compares what they send.
+            self._spent(task.busy_seconds())
         except Exception as error:
             report = task.failed(error)
         finally:
@@ -112,6 +117,9 @@ class _GroupRun:
         raise NotImplementedError
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        raise NotImplementedError
+
+    def busy_seconds(self) -> dict[str, float]:
         raise NotImplementedError
 
     def leave(self) -> None:
@@ -229,6 +237,9 @@ class _PartRun(_GroupRun):
             for name, counts in self.part.counts().items()
         }
 
+    def busy_seconds(self) -> dict[str, float]:
+        return {name: counts.busy_seconds for name, counts in self.part.counts().items()}
+
     def leave(self) -> None:
         with suppress(Exception):  # it has been reported
             self.part.leave()
@@ -329,6 +340,9 @@ class _KeysTask(_GroupRun):
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return self._step.counts()
+
+    def busy_seconds(self) -> dict[str, float]:
+        return self._step.busy_seconds()
 
 
 def portable(error: Exception) -> bytes:
