@@ -27,6 +27,7 @@ ROOMS = {
     "sources": {"connectors", "errors"},
     "sinks": {"connectors", "errors"},
     "windows": {"errors", "operators"},
+    "spark": {"flow"},
 }
 ONLY_IN = {
     "pyspark": ("engines/spark/", "connectors/spark.py"),

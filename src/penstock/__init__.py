@@ -10,7 +10,7 @@
 [('to', 2), ('be', 2)]
 """
 
-from penstock import engines, sinks, sources, windows
+from penstock import engines, sinks, sources, spark, windows
 from penstock.errors import (
     CheckpointError,
     FlowError,
@@ -48,5 +48,6 @@ __all__ = [
     "engines",
     "sinks",
     "sources",
+    "spark",
     "windows",
 ]

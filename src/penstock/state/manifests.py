@@ -78,7 +78,7 @@ class _Replay:
         elif not entry.is_bare:
             if self.latest is None or self.latest.batch != entry.after:
                 raise CheckpointError(
-                    f"{_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: restore it"
+                    f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: restore it"
                 )
             for place, (kept, new) in entry.growths.items():
                 self.chains[place] = (*self.chains.get(place, ())[:kept], *new)
@@ -105,22 +105,22 @@ class Manifests:
         if latest is not None and manifest.batch <= latest.batch:
             return False
         entry = self._now.entry_for(manifest)
-        if not self._files.create(_name(manifest.batch), self._encode(entry)):
+        if not self._files.create(manifest_name(manifest.batch), self._encode(entry)):
             return False
         self._now.apply(entry)
         return True
 
     def read(self, batch: int) -> Manifest | None:
         """The manifest of one batch, if it is done; one that `sweep` has found too old to go back to has no chains."""
-        names = [name for name in self._files.names(_FOLDER) if name <= _name(batch)]
-        return self._replayed(names).latest if _name(batch) in names[-1:] else None
+        names = [name for name in self._files.names(_FOLDER) if name <= manifest_name(batch)]
+        return self._replayed(names).latest if manifest_name(batch) in names[-1:] else None
 
     def latest(self) -> Manifest | None:
         """The manifest of the last batch that is done."""
         if self._now.latest is None:
             self._now = self._replayed(self._files.names(_FOLDER))
         else:  # the folder may have many names: only ask whether there is a next one
-            while (entry := self._entry(_name(self._now.latest.batch + 1))) is not None:
+            while (entry := self._entry(manifest_name(self._now.latest.batch + 1))) is not None:
                 self._now.apply(entry)
         return self._now.latest
 
@@ -141,7 +141,7 @@ class Manifests:
         Call it between batches: a file that a running batch has written isn't in any manifest yet.
         """
         names = self._files.names(_FOLDER)
-        past = [name for name in names if name <= _name(keep_from)]
+        past = [name for name in names if name <= manifest_name(keep_from)]
         recent = self._from_full(past)
         replay = _Replay()
         for entry in recent:
@@ -170,7 +170,7 @@ class Manifests:
         for entry in map(self._entry, reversed(names)):
             if entry is None or entry.is_bare:
                 return
-            self._files.write(_name(entry.manifest.batch), self._encode(_Entry(entry.manifest, is_bare=True)))
+            self._files.write(manifest_name(entry.manifest.batch), self._encode(_Entry(entry.manifest, is_bare=True)))
 
     def _replayed(self, names: list[str]) -> _Replay:
         replay = _Replay()
@@ -198,7 +198,7 @@ class Manifests:
         body = data[_BODY_AT : -len(_TAIL)]
         if hmac.compare_digest(data, self._sealed(body)):
             entry = _from_json(json.loads(body))
-            if _name(entry.manifest.batch) == name:
+            if manifest_name(entry.manifest.batch) == name:
                 return entry
         raise CheckpointError(
             f"{name} in {self._files.root} is damaged, renamed or was written with another key: "
@@ -212,7 +212,7 @@ class Manifests:
         return _HEAD + self._files.digest(body).encode() + _MIDDLE + body + _TAIL
 
 
-def _name(batch: int) -> str:
+def manifest_name(batch: int) -> str:
     return f"{_FOLDER}/{batch:010d}.json"
 
 

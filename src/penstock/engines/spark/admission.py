@@ -240,15 +240,7 @@ class _Spooled(_Reader):
         self._has_all = False
 
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
-        values = self._read()
-        size = max(8192, -(-len(values) // tasks))
-        parts = []
-        for number, start in enumerate(range(0, len(values), size)):
-            name = f"spool/{batch:010d}/{self.name}-{number}"
-            share = values[start : start + size]
-            self._files.write(name, _pickled(self.name, share))
-            parts.append(Descriptor(self.name, number, self.name, 0, len(share), name))
-        return parts
+        return spooled(self.name, batch, self._read(), tasks, self._files)
 
     def _read(self) -> list[Any]:
         """Up to a batch's worth of values, or what has come within a moment."""
@@ -272,6 +264,18 @@ class _Spooled(_Reader):
         close = getattr(self._chunks, "close", None)
         if close is not None:
             close()
+
+
+def spooled(source: str, batch: int, values: list[Any], tasks: int, files: Files) -> list[Descriptor]:
+    """Write values to the checkpoint, in parts that tasks can read."""
+    size = max(8192, -(-len(values) // tasks))
+    parts = []
+    for number, start in enumerate(range(0, len(values), size)):
+        name = f"spool/{batch:010d}/{source}-{number}"
+        share = values[start : start + size]
+        files.write(name, _pickled(source, share))
+        parts.append(Descriptor(source, number, source, 0, len(share), name))
+    return parts
 
 
 def _pickled(source: str, values: list[Any]) -> bytes:

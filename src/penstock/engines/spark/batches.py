@@ -4,14 +4,14 @@ happen once."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.engines.spark import wire
-from penstock.engines.spark.admission import Admission
+from penstock.engines.spark.admission import Admitted, admitted_name
 from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
@@ -22,9 +22,10 @@ from penstock.engines.spark.tasks import run_level
 from penstock.errors import CheckpointError, PenstockError
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Plan, Spread
-from penstock.state.manifests import Manifest
+from penstock.state.manifests import Manifest, manifest_name
 
 _MOST_RERUNS = 3
+_KEPT_BATCHES = 50
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
@@ -35,7 +36,7 @@ class Batches:
         self,
         plan: Plan,
         checkpoint: Checkpoint,
-        admission: Admission,
+        read_admitted: Callable[[int], Admitted],
         publisher: Publisher,
         spark: Any,
         parallelism: int,
@@ -44,7 +45,8 @@ class Batches:
         self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
         self._plan = plan
         self._checkpoint = checkpoint
-        self._admission = admission
+        self.read_admitted = read_admitted
+        """What a batch reads, by its number."""
         self._publisher = publisher
         self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
         self.tasks = {group.number: 1 if group.spread is Spread.ONE else parallelism for group in plan.groups}
@@ -65,7 +67,7 @@ class Batches:
         return dict(self._counts)
 
     def _process(self, frame: Any, batch: int) -> Manifest:
-        admitted = self._admission.read(batch)
+        admitted = self.read_admitted(batch)
         reached("planned")
         reports = self._run_job(frame, batch, admitted.closes)
         reached("processed")
@@ -160,6 +162,9 @@ class Batches:
                 for file, _ in staged:
                     files.delete(file)
         files.delete_folder(f"spool/{batch - 1:010d}")
+        files.delete(admitted_name(batch - _KEPT_BATCHES))
+        if batch % _KEPT_BATCHES == 0:
+            self._checkpoint.manifests.sweep(batch - 1, now=files.modified(manifest_name(batch)))
 
 
 def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:

@@ -167,7 +167,7 @@ class SparkJob(Job):
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
         for batch, outputs in checkpoint.manifests.outputs():
             publisher.recollect(batch, outputs)
-        self._batches = Batches(self._plan, checkpoint, admission, publisher, spark, parallelism)
+        self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
         self._batches.tasks.update(self._wanted)
         latest = checkpoint.manifests.latest()
         unfinished = admission.last if latest is None or admission.last > latest.batch else None

@@ -1,0 +1,74 @@
+"""A flow as a step of somebody else's query: their `foreachBatch` brings the rows, ours is everything behind them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from penstock.engines.spark.admission import Admitted, spooled
+from penstock.engines.spark.batches import Batches
+from penstock.engines.spark.checkpoint import Checkpoint
+from penstock.engines.spark.engine import Spark
+from penstock.engines.spark.publish import Publisher
+from penstock.errors import FlowError
+from penstock.flow.nodes import Graph
+from penstock.observe.report import OperatorReport
+from penstock.plan.groups import make_plan
+from penstock.schema import rows_of_table
+
+
+class Step:
+    """A function for `foreachBatch`: the rows of each batch are the tuples of the flow's only source.
+
+    Exactly once, if the query that calls it has a checkpoint: a batch that comes again is not processed again.
+    """
+
+    def __init__(self, graph: Graph, engine: Spark, order_by: str | list[str] | None) -> None:
+        if len(graph.sources) != 1:
+            raise FlowError(
+                f"flow {graph.flow!r} has {len(graph.sources)} sources; as a step it reads one stream, the batches"
+            )
+        if engine.checkpoint is None:
+            raise FlowError("a step keeps its state between batches, so it needs a checkpoint= of its own")
+        self._graph = graph
+        self._engine = engine
+        self._order_by = [order_by] if isinstance(order_by, str) else list(order_by or ())
+        self._checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
+        self._publisher = Publisher(graph, self._checkpoint.files, self._checkpoint.sinks, self._checkpoint.query)
+        self._checkpoint.remember_sinks(self._publisher.open())
+        for batch, outputs in self._checkpoint.manifests.outputs():
+            self._publisher.recollect(batch, outputs)
+        self._batches: Batches | None = None
+        self._admitted: dict[int, Admitted] = {}
+
+    def __call__(self, frame: Any, batch_id: int) -> None:
+        """Process one batch."""
+        spark = frame.sparkSession
+        if self._batches is None:
+            parallelism = self._engine.parallelism or spark.sparkContext.defaultParallelism
+            self._batches = Batches(
+                make_plan(self._graph),
+                self._checkpoint,
+                self._admitted.__getitem__,
+                self._publisher,
+                spark,
+                parallelism,
+            )
+        parts = []
+        if self._checkpoint.manifests.read(batch_id) is None:
+            ordered = frame.orderBy(*self._order_by) if self._order_by else frame
+            values = rows_of_table(ordered.toArrow())
+            parts = spooled(self._graph.sources[0].name, batch_id, values, 2, self._checkpoint.files)
+        self._admitted = {batch_id: Admitted(batch_id, (tuple(parts),), {}, closes=False)}
+        self._batches.read_admitted = self._admitted.__getitem__
+        rows = [(pickle.dumps(part),) for part in parts]
+        self._batches.run(spark.createDataFrame(rows, "payload binary"), batch_id)
+
+    def metrics(self) -> dict[str, OperatorReport]:
+        """The counts of every operator, as they are now."""
+        return {} if self._batches is None else self._batches.counts()
+
+    def close(self) -> None:
+        """Let go of the checkpoint and the sinks."""
+        self._publisher.close(has_failed=False)
+        self._checkpoint.leave()

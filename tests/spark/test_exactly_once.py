@@ -1,0 +1,104 @@
+"""A driver that is killed at any step, and restarted, writes every tuple once and in order."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from tests.spark import kill_script
+
+SCRIPT = Path(kill_script.__file__)
+STEPS = ("admitted", "planned", "processed", "manifest", "published")
+COUNT = 3_000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        lines = [str(x) for x in range(COUNT) if x % 3 == number]
+        (tmp_path / "in" / f"{number}.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def run_script(folder, step, batch):
+    root = str(SCRIPT.parents[2])
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.insert(0, {root!r}); "
+            "from pathlib import Path; from tests.spark.kill_script import main; "
+            f"main(Path({str(folder)!r}), {step!r}, {batch})",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def written(folder, what):
+    parts = sorted((folder / what).glob("part-*"))
+    return [line for part in parts for line in part.read_text().splitlines()]
+
+
+def expected(folder):
+    """What one run to the end writes, on the sequential engine."""
+    flow = kill_script.make_flow(folder / "reference", inputs=folder / "in")
+    flow.run("sequential")
+    return {what: written(folder / "reference", what) for what in ("out", "totals")}
+
+
+def check_after(folder, step, batch):
+    killed = run_script(folder, step, batch)
+    assert killed.returncode == -9, killed.stderr[-2000:]
+    finished = run_script(folder, "never", 0)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    for what, lines in expected(folder).items():
+        assert written(folder, what) == lines, what
+
+
+@pytest.mark.parametrize("step", ["processed", "manifest"])
+def test_killed_and_restarted(folder, step):
+    check_after(folder, step, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("batch", [0, 2])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_every_step(folder, step, batch):
+    check_after(folder, step, batch)
+
+
+def test_a_second_run_goes_on_where_the_first_stopped(tmp_path):
+    def run(values):
+        flow = ps.Flow("going-on")
+        result = ps.sinks.collect()
+        counted = flow.read(ps.sources.items(values)).key_by(lambda x: x % 2)
+        counted.stateful_map(lambda s, x: (s + 1, (x, s)), init=int, name="counted").write(result)
+        flow.run("spark", checkpoint=str(tmp_path / "checkpoint"))
+        return result.items
+
+    assert run([1, 2, 3]) == [(1, 0), (2, 0), (3, 1)]
+    assert run([1, 2, 3, 4, 5]) == [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)]
+
+
+def test_windows_are_kept_open_for_the_next_run(tmp_path):
+    def run(values, **options):
+        flow = ps.Flow("open-windows")
+        timed = flow.read(ps.sources.items(values)).key_by(lambda x: "all")
+        windows = timed.window(ps.windows.tumbling(10, time=float), name="per-ten").count()
+        windows.map(lambda w: {"start": w.start, "count": w.value}).write(
+            ps.sinks.json(tmp_path / "out", mode="append")
+        )
+        flow.run("spark", checkpoint=str(tmp_path / "checkpoint"), **options)
+        return [json.loads(line) for line in written(tmp_path, "out")]
+
+    assert run([1, 2, 11]) == [{"start": 0.0, "count": 2}]
+    assert run([1, 2, 11, 12, 13], at_end="close") == [{"start": 0.0, "count": 2}, {"start": 10.0, "count": 3}]
+    with pytest.raises(ps.FlowError, match="has ended"):
+        run([1, 2, 11, 12, 13, 14])

@@ -1,0 +1,199 @@
+"""The Spark engine as its users meet it: files, sinks, errors, checkpoints, rescaling, stopping."""
+
+import json
+import threading
+
+import pytest
+
+import penstock as ps
+
+
+def lines_of(folder):
+    return [line for part in sorted(folder.glob("part-*")) for line in part.read_text().splitlines()]
+
+
+def write_numbers(folder, files, count):
+    folder.mkdir()
+    for number in range(files):
+        start = number * count // files
+        lines = [json.dumps({"n": n}) for n in range(start, (number + 1) * count // files)]
+        (folder / f"{number}.json").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("bytes_per_batch", [1 << 20, 3_000])
+def test_files_in_files_out(tmp_path, bytes_per_batch):
+    write_numbers(tmp_path / "in", 3, 1_000)
+
+    def run(engine, out):
+        flow = ps.Flow("files")
+        rows = flow.read(ps.sources.json(tmp_path / "in", schema="n long"))
+        counted = rows.key_by(lambda row: row["n"] % 10).stateful_map(
+            lambda s, row: (s + 1, row | {"seen": s}), init=int
+        )
+        counted.write(ps.sinks.json(out))
+        counted.map(lambda row: {"n": row["n"]}).write(ps.sinks.csv(tmp_path / f"csv-{engine.name}"))
+        return flow.run(engine)
+
+    run(ps.engines.Sequential(), tmp_path / "expected")
+    report = run(ps.engines.Spark(bytes_per_batch=bytes_per_batch, parallelism=3), tmp_path / "out")
+    assert lines_of(tmp_path / "out") == lines_of(tmp_path / "expected")
+    numbers = [line for line in lines_of(tmp_path / "csv-spark") if line != '"n"']
+    assert numbers == [line for line in lines_of(tmp_path / "csv-sequential") if line != '"n"']
+    assert report.operators["stateful_map"].received == report.operators["json-2"].received == 1_000
+    assert report.operators["stateful_map"].busy_seconds > 0
+
+
+def test_append_and_overwrite(tmp_path):
+    def run(values, mode):
+        flow = ps.Flow("modes")
+        flow.read(ps.sources.items(values)).write(ps.sinks.text(tmp_path / "out", mode=mode))
+        flow.run("spark")
+        return lines_of(tmp_path / "out")
+
+    assert run([1, 2], "error") == ["1", "2"]
+    assert run([3], "append") == ["1", "2", "3"]
+    assert run([4], "overwrite") == ["4"]
+    with pytest.raises(ps.SinkError, match="already holds output"):
+        run([5], "error")
+
+
+def test_functions_of_the_driver_are_called_in_order():
+    seen, frames = [], []
+    flow = ps.Flow("driver")
+    rows = flow.read(ps.sources.items([{"n": n} for n in range(5)]))
+    rows.write(ps.sinks.call(seen.append))
+    rows.write(ps.sinks.spark(lambda frame, batch: frames.append((batch, frame.count()))))
+    flow.run("spark")
+    assert seen == [{"n": n} for n in range(5)]
+    assert frames == [(0, 5)]
+
+
+def test_an_error_names_operator_tuple_and_traceback():
+    def inverse(x):
+        return 1 / (x - 3)
+
+    flow = ps.Flow("failing")
+    flow.read(ps.sources.items(list(range(6)))).map(inverse).key_by(lambda x: x).count().write(ps.sinks.collect())
+    with pytest.raises(ps.OperatorError, match="'inverse' of flow 'failing'.*failed on 3: ZeroDivisionError") as caught:
+        flow.run("spark")
+    assert (caught.value.operator, caught.value.value) == ("inverse", 3)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "return 1 / (x - 3)" in str(caught.value.__cause__.__cause__)
+
+
+def test_an_error_of_a_keyed_operator():
+    def fails(state, x):
+        raise KeyError("no such page")
+
+    flow = ps.Flow("failing")
+    flow.read(ps.sources.items([1, 2])).key_by(lambda x: x).stateful_map(fails, init=int).write(ps.sinks.null())
+    with pytest.raises(ps.OperatorError, match="'fails' of flow 'failing'.*KeyError"):
+        flow.run("spark")
+
+
+def test_what_can_not_be_pickled_is_one_sentence():
+    lock = threading.Lock()
+    flow = ps.Flow("unpicklable")
+    flow.read(ps.sources.items([1])).map(lambda x: (lock, x)).write(ps.sinks.null())
+    with pytest.raises(ps.FlowError, match="can't be pickled.*lock.*make connections, locks and files inside"):
+        flow.run("spark")
+
+
+def test_a_checkpoint_of_another_flow_is_refused(tmp_path):
+    def run(name, keyed_by, operator="counted"):
+        flow = ps.Flow(name)
+        flow.read(ps.sources.items([{"a": 1, "b": 2}])).key_by(keyed_by).count(name=operator).write(ps.sinks.null())
+        flow.run("spark", checkpoint=str(tmp_path / "checkpoint"))
+
+    run("one", "a")
+    with pytest.raises(ps.CheckpointError, match="belongs to the flow 'one', not to 'two'"):
+        run("two", "a")
+    with pytest.raises(ps.CheckpointError, match="'counted' was state by key a and is state by key b"):
+        run("one", "b")
+    with pytest.raises(ps.CheckpointError, match="the operator 'counted'.*is gone"):
+        run("one", "a", operator="renamed")
+
+
+def test_a_checkpoint_that_can_not_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    flow = ps.Flow("unwritable")
+    flow.read(ps.sources.items([1])).write(ps.sinks.null())
+    with pytest.raises(ps.CheckpointError, match="can't be written"):
+        flow.run("spark", checkpoint=str(tmp_path / "file" / "checkpoint"))
+
+
+def test_two_drivers_can_not_share_a_checkpoint(tmp_path):
+    flow = ps.Flow("endless")
+    flow.read(ps.sources.generate(lambda i: i, rate=100)).write(ps.sinks.null())
+    job = flow.start("spark", checkpoint=str(tmp_path / "checkpoint"))
+    try:
+        while job.metrics()["null"].received == 0 and job.is_running:
+            pass
+        with pytest.raises(ps.CheckpointError, match="in use by another run"):
+            flow.run("spark", checkpoint=str(tmp_path / "checkpoint"))
+    finally:
+        job.stop()
+
+
+def test_an_endless_flow_is_rescaled_and_stopped():
+    """Rescaled at every batch, a keyed count goes on as if nothing had happened."""
+    result = ps.sinks.collect()
+    flow = ps.Flow("endless")
+    numbers = flow.read(ps.sources.generate(lambda i: i, rate=2_000))
+    numbers.key_by(lambda x: x % 5).count(name="counted").write(result)
+    job = flow.start("spark", parallelism=2)
+    seen = 0
+    for replicas in (3, 1, 7, 2):
+        while job.metrics()["counted"].received == seen and job.is_running:
+            pass
+        seen = job.metrics()["counted"].received
+        job.rescale("counted", replicas)
+    job.stop()
+    assert result.items == [(n % 5, n // 5 + 1) for n in range(len(result.items))]
+    assert len(result.items) > seen > 0
+
+
+def test_what_can_not_be_rescaled_says_so():
+    flow = ps.Flow("narrow")
+    numbers = flow.read(ps.sources.items([1, 2]))
+    numbers.zip(numbers.map(str), name="pairs").write(ps.sinks.null())
+    job = flow.start("spark")
+    try:
+        with pytest.raises(ps.FlowError, match="'pairs' sees all tuples in one sequence"):
+            job.rescale("pairs", 2)
+        with pytest.raises(ps.FlowError, match="has no operator 'pears'"):
+            job.rescale("pears", 2)
+    finally:
+        job.stop()
+
+
+def test_a_file_that_changed_is_an_error(tmp_path):
+    """Between the admission and the read: what a retry would read is not what was admitted."""
+    from penstock.engines.spark.stages import Descriptor
+    from penstock.engines.spark.tasks import _check_version, version_of
+
+    path = tmp_path / "in.txt"
+    path.write_text("1\n")
+    admitted = Descriptor("text", 0, str(path), 0, 2, None, version_of(str(path)))
+    _check_version(admitted)
+    path.write_text("1\n2\n")
+    with pytest.raises(ps.SourceError, match="has changed since it was admitted"):
+        _check_version(admitted)
+
+
+def test_a_flow_as_a_step_of_another_query(tmp_path):
+    from penstock.engines.spark.session import session
+
+    spark = session(None, {})
+    result = ps.sinks.collect()
+    flow = ps.Flow("step")
+    rows = flow.read(ps.sources.items([]), name="rows")
+    rows.key_by("key").stateful_map(lambda s, row: (s + 1, (row["id"], s)), init=int, name="n").write(result)
+    step = ps.spark.step(flow, checkpoint=str(tmp_path / "step"), order_by="id")
+    try:
+        for batch in range(3):
+            step(spark.range(batch * 4, batch * 4 + 4).selectExpr("id", "id % 2 AS key"), batch)
+        step(spark.range(8, 12).selectExpr("id", "id % 2 AS key"), 2)  # Spark calls again when it does not know
+    finally:
+        step.close()
+    assert result.items == [(n, n // 2) for n in range(12)]
