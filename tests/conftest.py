@@ -32,6 +32,7 @@ ENGINES = {
     "local, manual": lambda: ps.engines.Local(threading="manual"),
     "local, unfused, queues of one": lambda: ps.engines.Local(threads=2, fuse=False, queue_size=1),
     "local, shuffled": lambda: shuffled(seed=1, queue_size=2),
+    "spark": lambda: ps.engines.Spark(parallelism=2),
 }
 
 

@@ -23,7 +23,8 @@ ROOMS = {
     "flow": {"connectors", "errors", "operators", "schema"},
     "observe": set(),
     "plan": {"flow", "operators"},
-    "engines": {"clock", "connectors", "errors", "flow", "observe", "operators", "ordering", "plan", "runtime", "state"},
+    "engines": {"clock", "connectors", "errors", "flow", "observe", "operators"}
+    | {"ordering", "plan", "runtime", "state"},
     "sources": {"connectors", "errors"},
     "sinks": {"connectors", "errors"},
     "windows": {"errors", "operators"},

@@ -13,7 +13,7 @@ __all__ = ["step"]
 
 
 def step(flow: Flow, *, order_by: str | list[str] | None = None, **options: Any) -> Step:
-    """A function for your own `foreachBatch`: the rows of each batch, as dicts, are the tuples of the flow's only source.
+    """A function for your own `foreachBatch`: the rows of each batch, as dicts, are the tuples of the only source.
 
     `checkpoint=` is a directory of the step's own; the other options are those of `ps.engines.Spark`. The source of the
     flow only says its name: `flow.read(ps.sources.items([]))` will do. Rows come in the order of the DataFrame, which

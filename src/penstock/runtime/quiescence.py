@@ -62,6 +62,10 @@ class Part:
         """What each operator must have to go on in another life."""
         return {name: kept for cell in self._run.cells for name, kept in cell.snapshots().items()}
 
+    def completed(self) -> set[str]:
+        """The operators that will never do anything more, whatever comes."""
+        return {node.name for cell in self._run.cells if cell.is_complete for node in cell.nodes}
+
     def counts(self) -> dict[str, OperatorReport]:
         return self._run.counts()
 

@@ -78,7 +78,8 @@ class _Replay:
         elif not entry.is_bare:
             if self.latest is None or self.latest.batch != entry.after:
                 raise CheckpointError(
-                    f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: restore it"
+                    f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: "
+                    "restore it"
                 )
             for place, (kept, new) in entry.growths.items():
                 self.chains[place] = (*self.chains.get(place, ())[:kept], *new)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from penstock.runtime.context import LoopContext
 from penstock.runtime.loop import Loop
 from penstock.state.files import Files
 
-_FOLDER = "admitted"
+ADMITTED = "admitted"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Admitted:
 
 
 def admitted_name(number: int) -> str:
-    return f"{_FOLDER}/{number:010d}.json"
+    return f"{ADMITTED}/{number:010d}.json"
 
 
 class Admission:
@@ -74,7 +74,8 @@ class Admission:
     def __init__(self, graph: Graph, files: Files, clock: Clock, limits: Limits, closes: bool) -> None:
         self._files = files
         self._closes = closes
-        names = files.names(_FOLDER)
+        files.write(f"{ADMITTED}/_begun", b"")  # Spark watches the folder, so it must be there
+        names = [name for name in files.names(ADMITTED) if name.endswith(".json")]
         last = Admitted.from_json(files.read(names[-1])) if names else None
         self.last = -1 if last is None else last.number
         self.is_closed = last is not None and last.closes
@@ -88,10 +89,11 @@ class Admission:
     def has_ended(self) -> bool:
         return self.is_closed or all(reader.has_ended for reader in self._readers)
 
-    def stop(self) -> None:
-        """Nothing more is to be read."""
+    def stop(self, sources: Collection[str] | None = None) -> None:
+        """Nothing more is to be read, from these sources or from all."""
         for reader in self._readers:
-            reader.has_ended = True
+            if sources is None or reader.name in sources:
+                reader.has_ended = True
 
     def admit(self, tasks: int) -> Admitted | None:
         """Write down the next batch, if there is anything for it."""

@@ -20,6 +20,7 @@ from penstock.engines.spark.stages import Level, TaskReport
 from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import run_level
 from penstock.errors import CheckpointError, PenstockError
+from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Plan, Spread
 from penstock.state.manifests import Manifest, manifest_name
@@ -52,6 +53,7 @@ class Batches:
         self.tasks = {group.number: 1 if group.spread is Spread.ONE else parallelism for group in plan.groups}
         """How many tasks each group has from the next batch on."""
         self.finished = -1
+        self._completed: set[str] = set()
 
     def run(self, frame: Any, batch: int) -> None:
         """What Spark calls for each batch, again if it does not know how the last attempt ended."""
@@ -69,7 +71,7 @@ class Batches:
     def _process(self, frame: Any, batch: int) -> Manifest:
         admitted = self.read_admitted(batch)
         reached("planned")
-        reports = self._run_job(frame, batch, admitted.closes)
+        reports = self._run_job(frame.sparkSession, admitted)
         reached("processed")
         _raise_first_error(reports)
         chains = {place: chain for report in reports for place, chain in report.chains.items()}
@@ -89,25 +91,39 @@ class Batches:
             )
         reached("manifest")
         self._count(reports)
+        self._completed.update(*(report.completed for report in reports))
         return manifest
 
-    def _run_job(self, frame: Any, batch: int, closes: bool) -> list[TaskReport]:
+    def sources_without_readers(self) -> list[str]:
+        """Sources that nobody will ever read again."""
+        graph = self._plan.graph
+        over = set(self._completed)
+        for node in reversed(graph.nodes):
+            refs = [PortRef(node.name, port) for port in range(node.outputs + 1)]
+            readers = [reader.node for ref in refs for reader in graph.readers.get(ref, ())]
+            if readers and all(reader in over for reader in readers):
+                over.add(node.name)
+        return [node.name for node in graph.sources if node.name in over]
+
+    def _run_job(self, spark: Any, admitted: Admitted) -> list[TaskReport]:
         """Again, if Spark gives up because a task that was retried sent something else than the first time."""
         for _ in range(_MOST_RERUNS):
             try:
-                return self._reports(self._job(frame, batch, closes))
+                return self._reports(self._job(spark, admitted))
             except Exception as error:
                 if not any(sign in str(error) for sign in _DIFFERED):
                     raise
-        return self._reports(self._job(frame, batch, closes))
+        return self._reports(self._job(spark, admitted))
 
-    def _job(self, frame: Any, batch: int, closes: bool) -> Any:
-        """One job, one pass: each level is a stage."""
+    def _job(self, spark: Any, admitted: Admitted) -> Any:
+        """One job, one pass: each level is a stage. Spark's own frame only tells that there is a batch."""
         from pyspark.sql import functions
 
         plan, checkpoint, tasks = self._plan, self._checkpoint, dict(self.tasks)
         first = first_partitions(plan, tasks)
         chains = checkpoint.manifests.chains()
+        readers = max(1, len(admitted.tasks))
+        frame = spark.range(0, readers, 1, readers)
         partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
         for number, groups in enumerate(plan.levels):
             names = {node.name for group in groups for node in group.nodes}
@@ -115,14 +131,15 @@ class Batches:
                 number=number,
                 levels=len(plan.levels),
                 query=checkpoint.query,
-                batch=batch,
+                batch=admitted.number,
                 root=checkpoint.root,
                 buckets=checkpoint.buckets,
-                closes=closes,
+                closes=admitted.closes,
                 flow=plan.graph.flow,
                 groups=tuple(group_task(plan, group, tasks, first) for group in groups),
                 chains={place: chain for place, chain in chains.items() if place.operator in names},
                 next_partitions=partitions[number + 1] if number + 1 < len(partitions) else 1,
+                parts=(admitted.tasks or ((),)) if number == 0 else (),
             )
             if number > 0:
                 frame = frame.repartitionById(partitions[number], functions.col("target"))

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.engines.spark.admission import ADMITTED
 from penstock.errors import CheckpointError
 from penstock.flow.nodes import Graph, Loops, Node, Reads, Remembers, Waits
 from penstock.state.files import Files
@@ -54,7 +55,12 @@ class Checkpoint:
     @property
     def spark_root(self) -> str:
         """Where Spark keeps its own logs."""
-        return f"{self.root.rstrip('/')}/spark"
+        return f"{_for_spark(self.root)}/spark"
+
+    @property
+    def admitted_root(self) -> str:
+        """Where Spark sees that there is a batch to run."""
+        return f"{_for_spark(self.root)}/{ADMITTED}"
 
     def remember_sinks(self, sinks: Mapping[str, Any]) -> None:
         """What was there before this query wrote: asked once in its life."""
@@ -120,6 +126,12 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint {self.root!r} is in use by another run; stop that one first, or give this one another"
             ) from None
+
+
+def _for_spark(root: str) -> str:
+    """The same place in Hadoop's words."""
+    root = root.rstrip("/")
+    return f"s3a://{root.removeprefix('s3://')}" if root.startswith("s3://") else root
 
 
 def fingerprint(graph: Graph) -> dict[str, str]:

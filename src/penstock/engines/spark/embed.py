@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 from penstock.engines.spark.admission import Admitted, spooled
@@ -61,8 +60,7 @@ class Step:
             parts = spooled(self._graph.sources[0].name, batch_id, values, 2, self._checkpoint.files)
         self._admitted = {batch_id: Admitted(batch_id, (tuple(parts),), {}, closes=False)}
         self._batches.read_admitted = self._admitted.__getitem__
-        rows = [(pickle.dumps(part),) for part in parts]
-        self._batches.run(spark.createDataFrame(rows, "payload binary"), batch_id)
+        self._batches.run(frame, batch_id)
 
     def metrics(self) -> dict[str, OperatorReport]:
         """The counts of every operator, as they are now."""

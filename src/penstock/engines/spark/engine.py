@@ -161,7 +161,6 @@ class SparkJob(Job):
 
     def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, publisher: Any) -> None:
         from penstock.engines.spark.batches import Batches
-        from penstock.engines.spark.datasource import NAME, AdmittedBatches
 
         engine = self._engine
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
@@ -170,11 +169,12 @@ class SparkJob(Job):
         self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
         self._batches.tasks.update(self._wanted)
         latest = checkpoint.manifests.latest()
-        unfinished = admission.last if latest is None or admission.last > latest.batch else None
-        if unfinished is None and not self._admit(admission, parallelism) and admission.has_ended:
+        is_in_the_middle = admission.last > (-1 if latest is None else latest.batch)
+        if not is_in_the_middle and not self._admit(admission, parallelism) and admission.has_ended:
             return
-        spark.dataSource.register(AdmittedBatches)
-        frame = spark.readStream.format(NAME).option("root", checkpoint.root).load()
+        # A file for each admitted batch, one batch for each file: so Spark's batch ids are our numbers. Only the JVM
+        # looks at them; a Python data source would cost two processes for each query, and calls for each batch.
+        frame = spark.readStream.option("maxFilesPerTrigger", 1).text(checkpoint.admitted_root)
         writer = frame.writeStream.option("checkpointLocation", checkpoint.spark_root)
         query = writer.foreachBatch(self._run_batch).start()
         try:
@@ -206,6 +206,7 @@ class SparkJob(Job):
             if query.exception() is not None:
                 raise _translated(query.exception(), self._graph.flow)
             if self._batches.finished >= admission.last:
+                admission.stop(self._batches.sources_without_readers())
                 if admission.has_ended or self._stop.requested:
                     if self._stop.requested and self._closes and not admission.is_closed and not self._stop.at_once:
                         admission.stop()

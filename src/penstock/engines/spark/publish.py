@@ -130,7 +130,7 @@ class _Collected(_Publication):
 
     def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
         if batch > self._reached:
-            super().publish(batch, staged, session)
+            self.recollect(batch, staged)
 
     def recollect(self, batch: int, staged: Sequence[Sequence[Any]]) -> None:
         super().publish(batch, staged, None)

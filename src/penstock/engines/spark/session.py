@@ -33,7 +33,6 @@ _OF_THE_QUERY = {
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.streaming.stopTimeout": "60s",
-    "spark.sql.streaming.pollingDelay": "5ms",
 }
 _LOCAL_LOGS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 

@@ -56,6 +56,22 @@ class GroupTask:
 
 
 @dataclass(frozen=True)
+class Descriptor:
+    """A part of a source that one task reads."""
+
+    operator: str
+    number: int
+    """Its place among the parts of this batch."""
+    partition: str
+    start: int
+    end: int | None
+    spool: str | None = None
+    """The file in the checkpoint that holds the values, for sources that only the driver can read."""
+    version: tuple[int, int] | None = None
+    """Size and modification time of the file when it was admitted."""
+
+
+@dataclass(frozen=True)
 class Level:
     """All that the tasks of one level need in one batch."""
 
@@ -70,28 +86,14 @@ class Level:
     groups: tuple[GroupTask, ...]
     chains: Mapping[Place, Chain]
     next_partitions: int
+    parts: tuple[tuple[Descriptor, ...], ...] = ()
+    """At the first level, what each task reads."""
 
     def group_of(self, partition: int) -> GroupTask | None:
         for group in self.groups:
             if group.first <= partition < group.first + group.tasks:
                 return group
         return None
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """A part of a source that one task reads."""
-
-    operator: str
-    number: int
-    """Its place among the parts of this batch."""
-    partition: str
-    start: int
-    end: int | None
-    spool: str | None = None
-    """The file in the checkpoint that holds the values, for sources that only the driver can read."""
-    version: tuple[int, int] | None = None
-    """Size and modification time of the file when it was admitted."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class TaskReport:
     """Received, emitted, failed and late tuples by operator."""
     chains: Mapping[Place, Chain]
     staged: tuple[Staged, ...]
+    completed: frozenset[str] = frozenset()
+    """Operators that will never do anything more."""
     error: bytes | None = None
     """A pickled exception."""
     error_place: int = 0

@@ -51,8 +51,8 @@ class _LevelTask:
         """What goes on from here: tuples, rows that only pass, and a report."""
         level = self._level
         if level.number == 0:
-            descriptors: list[Descriptor] = [
-                pickle.loads(payload) for batch in arriving for payload in batch.column(0).to_pylist()
+            descriptors = [
+                part for batch in arriving for number in batch.column(0).to_pylist() for part in level.parts[number]
             ]
             for group in level.groups:
                 mine = [descriptor for descriptor in descriptors if descriptor.operator in group.sources]
@@ -122,16 +122,22 @@ class _GroupRun:
     def busy_seconds(self) -> dict[str, float]:
         raise NotImplementedError
 
+    def completed(self) -> frozenset[str]:
+        """Operators that are through for good: only what runs in one task can be."""
+        return frozenset()
+
     def leave(self) -> None:
         """Whatever has happened: end."""
 
     def report(self) -> TaskReport:
         chains = self.states.commit()
-        return TaskReport(self.level.number, self.partition, self.counts(), chains, tuple(self.staged))
+        return TaskReport(
+            self.level.number, self.partition, self.counts(), chains, tuple(self.staged), self.completed()
+        )
 
     def failed(self, error: Exception) -> TaskReport:
         self.states.abandon()
-        return TaskReport(self.level.number, self.partition, {}, {}, (), portable(error), self.place)
+        return TaskReport(self.level.number, self.partition, {}, {}, (), error=portable(error), error_place=self.place)
 
     def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
         if part.values:
@@ -299,6 +305,9 @@ class _OrderedTask(_PartRun):
         self._slices = slices
         self._is_one = group.spread is Spread.ONE
         self._places = {node.name: Place(node.name, 0) for node in group.graph.nodes}
+
+    def completed(self) -> frozenset[str]:
+        return frozenset(self.part.completed()) if self._is_one else frozenset()
 
     def rows(self) -> Iterator[wire.Row]:
         if self._is_one:
