@@ -39,6 +39,8 @@ ENGINES = {
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Any:
     """Every engine in turn: the same test runs on all of them."""
+    if request.param == "spark" and request.node.get_closest_marker("in_process"):
+        pytest.skip("on Spark, functions run in other processes, and a batch that fails is not published")
     return ENGINES[request.param]()
 
 

@@ -279,6 +279,7 @@ def test_a_fused_chain_is_taken_apart_while_it_runs(cut):
     assert len(job._run.cells) == len(flow.validate().nodes) - 3 + 1
 
 
+@pytest.mark.in_process
 def test_what_came_before_a_failure_is_out_and_windows_are_not_flushed(engine):
     flow = ps.Flow("test")
     result, counts = ps.sinks.collect(), ps.sinks.collect()

@@ -158,6 +158,7 @@ def test_start_and_finish_are_called_once(engine):
     assert outputs(engine, add(Framed()), [1, 2, 3]) == ["start", 1, 2, 3, "finish"]
 
 
+@pytest.mark.in_process
 def test_start_and_finish_may_be_plain_functions(engine):
     calls = []
 

@@ -13,6 +13,7 @@ def parse(text):
     return int(text)
 
 
+@pytest.mark.in_process
 def test_fail_names_the_flow_the_operator_the_tuple_and_keeps_the_traceback(engine):
     with pytest.raises(ps.OperatorError) as caught:
         outputs(engine, lambda s: s.map(parse), ["1", "x"])
@@ -25,6 +26,7 @@ def test_fail_names_the_flow_the_operator_the_tuple_and_keeps_the_traceback(engi
     assert "parse" in [frame.name for frame in traceback.extract_tb(error.__cause__.__traceback__)]
 
 
+@pytest.mark.in_process
 def test_what_came_before_the_failure_has_reached_the_sink(engine):
     flow = ps.Flow("test")
     result = ps.sinks.collect()

@@ -51,6 +51,7 @@ def test_flat_map_that_returns_none_says_what_to_return(engine):
         outputs(engine, lambda s: s.flat_map(oops), [1])
 
 
+@pytest.mark.in_process
 def test_inspect_sees_everything_and_changes_nothing(engine):
     seen = []
     assert outputs(engine, lambda s: s.inspect(seen.append), [1, 2, 3]) == [1, 2, 3] == seen

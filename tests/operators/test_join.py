@@ -46,6 +46,7 @@ def test_nothing_is_late_unless_lateness_is_given(engine):
     assert joined(engine, left, right) == [(("a", 0), ("a", 1))]
 
 
+@pytest.mark.in_process
 def test_late_tuples_go_to_on_late(engine):
     late = []
     left, right = [("a", 100), ("a", 94), ("a", 96)], [("a", 94), ("a", 96)]

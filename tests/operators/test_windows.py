@@ -126,6 +126,7 @@ def test_the_watermark_is_shared_by_all_keys(engine):
     assert windowed(engine, ps.windows.tumbling(10, time=at), values) == [("a", 0, 10, 1), ("b", 30, 40, 1)]
 
 
+@pytest.mark.in_process
 def test_late_tuples_can_go_to_a_function(engine):
     late = []
     spec = ps.windows.tumbling(10, time=at, on_late=late.append)

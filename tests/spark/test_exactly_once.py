@@ -62,12 +62,14 @@ def check_after(folder, step, batch):
         assert written(folder, what) == lines, what
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("step", ["processed", "manifest"])
 def test_killed_and_restarted(folder, step):
     check_after(folder, step, 1)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("batch", [0, 2])
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_every_step(folder, step, batch):

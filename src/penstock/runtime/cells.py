@@ -211,8 +211,8 @@ class Cell(ABC):
     def budget(self, waiting: int) -> int:
         """How many tuples to take at once: about a millisecond of work, or up to four where many are waiting.
 
-        So a flow is prompt when it is idle, and fast when it is busy. Equal shares of what is waiting, since the
-        rest of a chunk that is cut has to be copied.
+        So a flow is prompt when it is idle, and fast when it is busy. Equal shares of what is waiting: a chunk
+        that is taken whole is not copied.
         """
         if waiting <= 2 * self._budget:
             return self._budget

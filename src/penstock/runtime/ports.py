@@ -26,6 +26,8 @@ class Port:
         """Nothing more will be written."""
         self._lock = threading.Lock()
         self._chunks: deque[tuple[list[Any], float]] = deque()
+        self._taken = 0
+        """How many tuples of the first chunk are gone."""
         self._count = 0
         self.front_time: float | None = None
         """When the oldest tuple here entered the flow."""
@@ -65,14 +67,19 @@ class Port:
             chunks = self._chunks
             if not chunks:
                 return [], 0.0
-            values, born = chunks.popleft()
-            if len(values) > budget:
-                chunks.appendleft((values[budget:], born))
-                values = values[:budget]
-            elif chunks and len(values) < budget:
-                values = list(values)
-                while chunks and len(values) + len(chunks[0][0]) <= budget:
-                    values += chunks.popleft()[0]
+            values, born = chunks[0]
+            if self._taken or len(values) > budget:
+                first, self._taken = self._taken, self._taken + budget
+                if self._taken >= len(values):
+                    chunks.popleft()
+                    self._taken = 0
+                values = values[first : first + budget]
+            else:
+                chunks.popleft()
+                if chunks and len(values) < budget:
+                    values = list(values)
+                    while chunks and len(values) + len(chunks[0][0]) <= budget:
+                        values += chunks.popleft()[0]
             self._count -= len(values)
             self.front_time = chunks[0][1] if chunks else None
             woken = self._woken() if self._waiting else ()
@@ -99,7 +106,7 @@ class Port:
         with self._lock:
             self._discards = True
             self._chunks.clear()
-            self._count = 0
+            self._count = self._taken = 0
             woken, self._waiting = self._waiting, []
         for writer in woken:
             writer.notify()

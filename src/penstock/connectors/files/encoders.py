@@ -9,7 +9,7 @@ import json
 import numbers
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -70,16 +70,37 @@ class JsonEncoder(_Buffered):
     def __init__(self, schema: Schema | None) -> None:
         super().__init__()
         self._schema = schema
+        self._encode = _json_encoder()
 
     def add(self, values: Sequence[Any]) -> None:
-        plain = [as_plain(value) for value in values]
+        plain = values if _are_flat(values) else [as_plain(value) for value in values]
         if self._schema is not None:
             plain = rows_of_table(self._schema.table(plain))
         try:
-            lines = [json.dumps(value, ensure_ascii=False, default=_json_default, allow_nan=False) for value in plain]
-            self._ready.append("".join(line + "\n" for line in lines).encode())
+            encode = self._encode
+            self._ready.append("".join(["".join(encode(value, 0)) + "\n" for value in plain]).encode())
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
+
+
+def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
+    """What `json.dumps` makes anew for every call, which costs more than encoding a small value."""
+    encoder = json.JSONEncoder(ensure_ascii=False, default=_json_default, allow_nan=False)
+    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    if make is None:
+        return lambda value, _: encoder.encode(value)
+    made: Callable[[Any, int], Iterable[str]] = make(
+        None, encoder.default, json.encoder.encode_basestring, None, ": ", ", ", False, False, False
+    )
+    return made
+
+
+def _are_flat(values: Sequence[Any]) -> bool:
+    """Whether all values are tuples, lists or dicts that hold nothing but atoms: then they are plain already."""
+    kinds = set(map(type, values))
+    if kinds == {dict}:
+        return _ATOMS.issuperset(map(type, chain.from_iterable(map(dict.values, values))))
+    return kinds <= {tuple, list} and _ATOMS.issuperset(map(type, chain.from_iterable(values)))
 
 
 def _json_default(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class KeyedStep:
         self._kind = node.kind
         self._states = states
         self._buckets = buckets
+        self._kept: dict[int, Mapping[Any, Any]] = {}
         self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         part = make_part(node, lambda: 0.0)
         self._current: dict[Any, Any] = part["states"]
@@ -90,14 +92,18 @@ class KeyedStep:
 
     def _absent(self, key: Any) -> tuple[Any, Any]:
         """A key's first tuple in this batch: get its state."""
-        key = normal_key(key)
-        if key in self._current:
-            return key, self._current[key]
         identity = key_bytes(key)
+        stored = key
+        if b"fnan" in identity:
+            # No NaN is equal to another one that was read from a file, but their bytes are.
+            key, stored = normal_key(key), identity
+            if key in self._current:
+                return key, self._current[key]
         bucket = zlib.crc32(identity) % self._buckets
-        # No NaN is equal to another one that was read from a file, but their bytes are.
-        stored = identity if b"fnan" in identity else key
-        state = self._states.get(Place(self._node.name, bucket), stored, _MISSING)
+        kept = self._kept.get(bucket)
+        if kept is None:
+            kept = self._kept[bucket] = self._states.states(Place(self._node.name, bucket))
+        state = kept.get(stored, _MISSING)
         # Even if the function fails on this tuple the key may be listed: `keep` looks whether it has a state.
         self._touched[bucket].append((stored, key))
         return key, self._kind.init() if state is _MISSING else state

@@ -174,26 +174,25 @@ class _Door:
                 yield self._row(part.number, task, payload)
 
     def _targets(self, values: list[Any]) -> list[int]:
-        known, key, targets = self._known, self._exit.key, []
+        key, targets = self._exit.key, []
         assert key is not None
-        if len(known) > _MOST_KNOWN_KEYS:
-            known.clear()
+        if len(self._known) > _MOST_KNOWN_KEYS:
+            self._known.clear()
+        known = self._known.get
         for value in values:
             try:
-                targets.append(known[key(value)])
+                found = key(value)
+                task = known(found)
+                if task is None:
+                    task = self._find(found)
             except Exception:
-                targets.append(self._find(value))
+                task = 0  # what has no key goes to the first task, whose operator fails on it
+            targets.append(task)
         return targets
 
-    def _find(self, value: Any) -> int:
-        """The task of a key not seen before; what has no key goes to the first one, whose operator fails on it."""
-        assert self._exit.key is not None
-        try:
-            key = self._exit.key(value)
-            task = key_hash(key) % self._buckets * self._exit.tasks // self._buckets
-        except Exception:
-            return 0
-        self._known[key] = task
+    def _find(self, key: Any) -> int:
+        """The task of a key not seen before."""
+        task = self._known[key] = key_hash(key) % self._buckets * self._exit.tasks // self._buckets
         return task
 
     def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
