@@ -24,7 +24,7 @@ ROOMS = {
     "observe": set(),
     "plan": {"flow", "operators"},
     "engines": {"clock", "connectors", "errors", "flow", "observe", "operators"}
-    | {"ordering", "plan", "runtime", "state"},
+    | {"ordering", "plan", "runtime", "schema", "state"},
     "sources": {"connectors", "errors"},
     "sinks": {"connectors", "errors"},
     "windows": {"errors", "operators"},

@@ -19,7 +19,10 @@ def open_things() -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def no_file_or_socket_left_behind() -> Iterator[None]:
+def no_file_or_socket_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     before = open_things()
     yield
-    assert open_things() - before == set()
+    left = open_things() - before
+    if "spark" in request.node.name:  # the session lives on, and with it its connections to the JVM
+        left = {name for name in left if not name.startswith(("socket", "pipe"))}
+    assert left == set()

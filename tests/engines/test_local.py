@@ -292,6 +292,7 @@ def test_what_came_before_a_failure_is_out_and_windows_are_not_flushed(engine):
     assert counts.items == [(0, 0, 500, 500)]
 
 
+@pytest.mark.in_process
 def test_the_first_tuple_to_fail_is_reported_not_the_first_operator(engine):
     flow = ps.Flow("test")
     result = ps.sinks.collect()
@@ -337,6 +338,7 @@ def test_asynchronous_sources(engine):
     assert result.items == [2 * tick for tick in range(200)]
 
 
+@pytest.mark.in_process
 def test_an_asynchronous_source_that_raises_after_what_it_gave(engine):
     async def breaks():
         yield 1

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import penstock as ps
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A class that Spark's tasks can't import: it has to travel."""
+
+    user: int
+    number: int
 
 
 class Barrier(ps.Operator):
@@ -90,6 +99,11 @@ def keyed(flow, count):
     return [sums, sums.filter(lambda pair: pair[0] % 2).key_by(lambda pair: pair[1] % 5).count()]
 
 
+def own_classes(flow, count):
+    visits = numbers(flow, count).map(lambda x: Visit(x % 7, x)).key_by(lambda visit: visit.user)
+    return [visits.stateful_map(lambda last, visit: (visit, (last, visit)), init=lambda: Visit(-1, -1))]
+
+
 def keyed_twice(flow, count):
     once = numbers(flow, count).key_by(lambda x: x % 11)
     expanded = once.stateful_flat_map(lambda s, x: (s + 1, [(x, i) for i in range(s % 3)]), init=int)
@@ -163,6 +177,7 @@ FLOWS = {
         functions,
         awaited,
         keyed,
+        own_classes,
         keyed_twice,
         keys_of_all_kinds,
         diamond,

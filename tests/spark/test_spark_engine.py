@@ -12,6 +12,16 @@ def lines_of(folder):
     return [line for part in sorted(folder.glob("part-*")) for line in part.read_text().splitlines()]
 
 
+def until(job, condition):
+    """Wait for a batch to change what is asked about; a job that has ended changes nothing any more."""
+    while not condition():
+        try:
+            job.wait(timeout=0.02)
+        except TimeoutError:
+            continue
+        raise AssertionError("the job has ended")
+
+
 def write_numbers(folder, files, count):
     folder.mkdir()
     for number in range(files):
@@ -127,8 +137,7 @@ def test_two_drivers_can_not_share_a_checkpoint(tmp_path):
     flow.read(ps.sources.generate(lambda i: i, rate=100)).write(ps.sinks.null())
     job = flow.start("spark", checkpoint=str(tmp_path / "checkpoint"))
     try:
-        while job.metrics()["null"].received == 0 and job.is_running:
-            pass
+        until(job, lambda: job.metrics()["null"].received > 0)
         with pytest.raises(ps.CheckpointError, match="in use by another run"):
             flow.run("spark", checkpoint=str(tmp_path / "checkpoint"))
     finally:
@@ -144,8 +153,7 @@ def test_an_endless_flow_is_rescaled_and_stopped():
     job = flow.start("spark", parallelism=2)
     seen = 0
     for replicas in (3, 1, 7, 2):
-        while job.metrics()["counted"].received == seen and job.is_running:
-            pass
+        until(job, lambda before=seen: job.metrics()["counted"].received > before)
         seen = job.metrics()["counted"].received
         job.rescale("counted", replicas)
     job.stop()

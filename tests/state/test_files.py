@@ -103,12 +103,15 @@ def test_the_key_may_come_from_the_environment(tmp_path, monkeypatch):
 
 
 def claim(files, rounds, me, start):
-    start.wait()
-    return [files.create(f"log/{number}", f"{me} {number} ".encode() * 1000) for number in rounds]
+    made = []
+    for number in rounds:
+        start.wait()
+        made.append(files.create(f"log/{number}", f"{me} {number} ".encode() * 1000))
+    return made
 
 
 def test_of_several_processes_one_creates_each_file(tmp_path):
-    files, rounds, processes = Files(str(tmp_path)), range(100), 4
+    files, rounds, processes = Files(str(tmp_path)), range(40), 4
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, context.Pool(processes) as pool:
         start = manager.Barrier(processes)
@@ -118,4 +121,3 @@ def test_of_several_processes_one_creates_each_file(tmp_path):
         assert len(winners) == 1
         assert files.read(f"log/{number}") == f"{winners[0]} {number} ".encode() * 1000
     assert files.names("log", temporary=True) == []
-    assert {sum(claims[me]) > 0 for me in range(processes)} == {True}, "they did not run at once"

@@ -10,6 +10,7 @@ from penstock.errors import FlowError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.report import OperatorReport, Report
+from penstock.runtime.background import Background
 
 AtEnd = Literal["close", "keep"]
 
@@ -48,6 +49,21 @@ class Job(ABC):
     def set_policy(self, policy: object) -> None:
         """Change how the next operator to run is picked."""
         raise FlowError("this engine has no scheduling policy; run the flow on another engine")
+
+
+class BackgroundJob(Job):
+    """A job whose run goes on in a thread of its own."""
+
+    _background: Background[Report]
+
+    def wait(self, timeout: float | None = None) -> Report:
+        if not self._background.join(timeout):
+            raise TimeoutError(f"the flow is still running after {timeout} seconds")
+        return self._background.result()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._background.join(0)
 
 
 class Engine(ABC):

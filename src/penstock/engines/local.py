@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
-from penstock.engines.base import AtEnd, Engine, Job
+from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.errors import FlowError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
@@ -87,7 +87,7 @@ class Local(Engine):
         return "\n".join([explain(graph), f"runs on {threads}; operators on one line are one loop:", *lines])
 
 
-class LocalJob(Job):
+class LocalJob(BackgroundJob):
     """A flow that runs on this process's threads."""
 
     def __init__(self, engine: Local, graph: Graph, at_end: AtEnd) -> None:
@@ -98,11 +98,6 @@ class LocalJob(Job):
         self._run.cells = build_cells(graph, self._run)
         self._driver.attach(self._run)
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
-
-    def wait(self, timeout: float | None = None) -> Report:
-        if not self._background.join(timeout):
-            raise TimeoutError(f"the flow is still running after {timeout} seconds")
-        return self._background.result()
 
     def stop(self, drain: bool = True) -> None:
         self._run.stop(drain)
@@ -119,10 +114,6 @@ class LocalJob(Job):
         cell = self._run.cell_of(name)
         if isinstance(cell, ChainCell):
             cell.cut_before(next(node for node in cell.nodes if node.name == name))
-
-    @property
-    def is_running(self) -> bool:
-        return not self._background.join(0)
 
     @property
     def threads(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
-from penstock.engines.base import AtEnd, Engine, Job
+from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.engines.sequential_cells import Cell, cell_of
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph, PortRef
@@ -59,16 +59,11 @@ class Sequential(Engine):
         return _SequentialJob(self, graph, at_end or "close")
 
 
-class _SequentialJob(Job):
+class _SequentialJob(BackgroundJob):
     def __init__(self, engine: Sequential, graph: Graph, at_end: AtEnd) -> None:
         self._stop = StopSignal()
         self._run = Run(engine, graph, at_end, self._stop)
         self._background = Background(self._run.to_the_end, name=f"penstock-{graph.flow}")
-
-    def wait(self, timeout: float | None = None) -> Report:
-        if not self._background.join(timeout):
-            raise TimeoutError(f"the flow is still running after {timeout} seconds")
-        return self._background.result()
 
     def stop(self, drain: bool = True) -> None:
         self._stop.request(drain)
@@ -76,10 +71,6 @@ class _SequentialJob(Job):
 
     def metrics(self) -> Mapping[str, OperatorReport]:
         return self._run.counts()
-
-    @property
-    def is_running(self) -> bool:
-        return not self._background.join(0)
 
 
 class Run:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import hmac
 import pickle
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock.errors import CheckpointError, describe_exception, short_repr
@@ -16,6 +17,9 @@ from penstock.state.files import Files
 
 _VERSION_BYTES = 32
 _PROTOCOL = 5
+
+dumps: Callable[[Any], bytes] = partial(pickle.dumps, protocol=_PROTOCOL)
+"""An engine whose processes can't import users' classes puts a pickler here that sends them along."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def pack(place: Place, version: str, changes: Changes) -> bytes:
     a quarter of a second.
     """
     try:
-        return bytes.fromhex(version) + pickle.dumps((changes.states, list(changes.deleted)), _PROTOCOL)
+        return bytes.fromhex(version) + dumps((changes.states, list(changes.deleted)))
     except Exception as error:  # whatever a user's __reduce__ raises
         raise _unpicklable(place, changes.states, error) from error
 

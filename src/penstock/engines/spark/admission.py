@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import pickle
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.connectors.source import Chunk, Source, Split, splits_from
+from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import Descriptor
 from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import version_of
@@ -95,15 +95,15 @@ class Admission:
             if sources is None or reader.name in sources:
                 reader.has_ended = True
 
-    def admit(self, tasks: int) -> Admitted | None:
-        """Write down the next batch, if there is anything for it."""
+    def admit(self, tasks: Mapping[str, int]) -> Admitted | None:
+        """Write down the next batch, if there is anything for it, for so many tasks to read each source."""
         if self.is_closed:
             return None
         number = self.last + 1
         groups: list[tuple[Descriptor, ...]] = []
         for reader in self._readers:
-            parts = reader.take(number, tasks)
-            groups += [tuple(share) for share in _shares(parts, tasks)]
+            parts = reader.take(number, tasks[reader.name])
+            groups += [tuple(share) for share in _shares(parts, tasks[reader.name])]
         closes = self.has_ended and self._closes
         if not groups and not closes:
             return None
@@ -282,15 +282,9 @@ def spooled(source: str, batch: int, values: list[Any], tasks: int, files: Files
 
 def _pickled(source: str, values: list[Any]) -> bytes:
     try:
-        return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        from pyspark import cloudpickle
-
-        try:
-            data: bytes = cloudpickle.dumps(values)
-        except Exception as error:
-            raise SourceError(
-                f"source {source!r}: its values can't be pickled ({error}), so they can't be sent to Spark's tasks; "
-                "read plain values and make the rest in an operator"
-            ) from error
-        return data
+        return dumps(values)
+    except Exception as error:
+        raise SourceError(
+            f"source {source!r}: its values can't be pickled ({error}), so they can't be sent to Spark's tasks; "
+            "read plain values and make the rest in an operator"
+        ) from error

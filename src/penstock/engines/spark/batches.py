@@ -22,7 +22,7 @@ from penstock.engines.spark.tasks import run_level
 from penstock.errors import CheckpointError, PenstockError
 from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
-from penstock.plan.groups import Plan, Spread
+from penstock.plan.groups import Group, Plan, Spread
 from penstock.state.manifests import Manifest, manifest_name
 
 _MOST_RERUNS = 3
@@ -50,7 +50,7 @@ class Batches:
         """What a batch reads, by its number."""
         self._publisher = publisher
         self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
-        self.tasks = {group.number: 1 if group.spread is Spread.ONE else parallelism for group in plan.groups}
+        self.tasks = {group.number: tasks_of(group, parallelism) for group in plan.groups}
         """How many tasks each group has from the next batch on."""
         self.finished = -1
         self._completed: set[str] = set()
@@ -93,6 +93,11 @@ class Batches:
         self._count(reports)
         self._completed.update(*(report.completed for report in reports))
         return manifest
+
+    def readers(self) -> dict[str, int]:
+        """How many tasks read each source."""
+        plan = self._plan
+        return {node.name: self.tasks[plan.group_of(node.name).number] for node in plan.graph.sources}
 
     def sources_without_readers(self) -> list[str]:
         """Sources that nobody will ever read again."""
@@ -182,6 +187,13 @@ class Batches:
         files.delete(admitted_name(batch - _KEPT_BATCHES))
         if batch % _KEPT_BATCHES == 0:
             self._checkpoint.manifests.sweep(batch - 1, now=files.modified(manifest_name(batch)))
+
+
+def tasks_of(group: Group, parallelism: int) -> int:
+    """How many tasks a group begins with: what the flow says, or as many as there are cores."""
+    if group.spread is Spread.ONE:
+        return 1
+    return max([node.replicas for node in group.nodes if node.replicas], default=parallelism)
 
 
 def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
-from penstock.engines.base import AtEnd, Engine, Job
+from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.errors import FlowError, PenstockError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
@@ -69,7 +69,7 @@ class Spark(Engine):
         return "\n".join([explain(graph), "on Spark each batch runs in these stages:", make_plan(graph).explain()])
 
 
-class SparkJob(Job):
+class SparkJob(BackgroundJob):
     """A flow that runs on Spark, batch by batch."""
 
     def __init__(self, engine: Spark, graph: Graph, at_end: AtEnd) -> None:
@@ -84,11 +84,6 @@ class SparkJob(Job):
         self._batch_seconds: list[float] = []
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
-    def wait(self, timeout: float | None = None) -> Report:
-        if not self._background.join(timeout):
-            raise TimeoutError(f"the flow is still running after {timeout} seconds")
-        return self._background.result()
-
     def stop(self, drain: bool = True) -> None:
         """End between two batches; what was read and not processed is read again by a later run."""
         self._stop.request(drain)
@@ -99,10 +94,6 @@ class SparkJob(Job):
             return {node.name: OperatorReport() for node in self._graph.nodes}
         counts: Mapping[str, OperatorReport] = self._batches.counts()
         return counts
-
-    @property
-    def is_running(self) -> bool:
-        return not self._background.join(0)
 
     def rescale(self, name: str, replicas: int) -> None:
         """From the next batch on, run the stage of this operator in so many tasks."""
@@ -170,7 +161,7 @@ class SparkJob(Job):
         self._batches.tasks.update(self._wanted)
         latest = checkpoint.manifests.latest()
         is_in_the_middle = admission.last > (-1 if latest is None else latest.batch)
-        if not is_in_the_middle and not self._admit(admission, parallelism) and admission.has_ended:
+        if not is_in_the_middle and not self._admit(admission) and admission.has_ended:
             return
         # A file for each admitted batch, one batch for each file: so Spark's batch ids are our numbers. Only the JVM
         # looks at them; a Python data source would cost two processes for each query, and calls for each batch.
@@ -178,7 +169,7 @@ class SparkJob(Job):
         writer = frame.writeStream.option("checkpointLocation", checkpoint.spark_root)
         query = writer.foreachBatch(self._run_batch).start()
         try:
-            self._follow(query, admission, parallelism)
+            self._follow(query, admission)
         finally:
             with suppress(Exception):
                 query.stop()
@@ -195,10 +186,10 @@ class SparkJob(Job):
             self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
         self._batch_seconds.append(clock.now() - began)
 
-    def _admit(self, admission: Any, tasks: int) -> bool:
-        return admission.admit(tasks) is not None
+    def _admit(self, admission: Any) -> bool:
+        return admission.admit(self._batches.readers()) is not None
 
-    def _follow(self, query: Any, admission: Any, tasks: int) -> None:
+    def _follow(self, query: Any, admission: Any) -> None:
         """Admit the next batch when the last one is out, until there is nothing more."""
         clock = self._engine.clock
         next_batch_at = 0.0
@@ -210,13 +201,13 @@ class SparkJob(Job):
                 if admission.has_ended or self._stop.requested:
                     if self._stop.requested and self._closes and not admission.is_closed and not self._stop.at_once:
                         admission.stop()
-                        self._admit(admission, tasks)
+                        self._admit(admission)
                         continue
                     self._wait_for_commit(query, admission.last)
                     return
                 if clock.now() >= next_batch_at:
                     next_batch_at = clock.now() + self._engine.trigger_seconds
-                    if self._admit(admission, tasks):
+                    if self._admit(admission):
                         continue
             clock.sleep(_POLL_SECONDS)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
 from penstock.connectors.files.writers import FileSink, encode
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
+from penstock.engines.spark.pickling import dumps
 
 
 class FileStage(Sink):
@@ -56,7 +56,7 @@ class ValueStage(Sink):
 
     def take(self) -> tuple[bytes, int]:
         values, self._values = self._values, []
-        return pickle.dumps(values, pickle.HIGHEST_PROTOCOL), len(values)
+        return dumps(values), len(values)
 
 
 class _StageWriter(SinkWriter):

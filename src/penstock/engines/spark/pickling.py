@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -19,6 +20,15 @@ _INSTALLED = tuple(
     for path in {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
 _OURSELVES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))) + os.sep
+
+
+def dumps(value: Any) -> bytes:
+    """Tuples and states: by plain pickle, or, where their classes can't be imported, with the classes."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        data: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        return data
 
 
 def pickled(value: Any, flow: str) -> bytes:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.engines.spark.pickling import dumps
+
 SCHEMA = "level int, final int, target int, place long, edge int, payload binary"
 """The level at which a row is opened and its partition there; its partition at the next level; its place in the order
 of that partition; the edge it travels on, or -1 for a report to the driver."""
@@ -73,7 +75,7 @@ def slice_of(place: int) -> int:
 
 
 def packed(values: list[Any], positions: Positions | None) -> bytes:
-    return pickle.dumps((positions, values), pickle.HIGHEST_PROTOCOL)
+    return dumps((positions, values))
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

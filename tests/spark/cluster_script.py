@@ -1,0 +1,103 @@
+"""Runs flows on a cluster and says how what they give differs from the sequential engine.
+
+python -m tests.spark.cluster_script <master> flows|long|straggling <folder> [setting=value …]
+
+A process of its own, because a process can have one Spark session only. A long flow says "batch" when one is out; at
+the end there is one line for each sink.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from tests.spark.flows import FLOWS, outputs
+
+CONF = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "600m"}
+LONG_COUNT = 30_000
+ROWS_PER_BATCH = 5_000
+
+
+def slow(x: int) -> int:
+    """About a tenth of a millisecond of work, so that a death finds tasks under way."""
+    for _ in range(2_000):
+        x ^= 1
+    return x
+
+
+def straggling(folder: str) -> Callable[[int], int]:
+    """Once in a batch, whoever comes first falls asleep; each visit leaves a file behind."""
+
+    def straggle(x: int) -> int:
+        if x % ROWS_PER_BATCH == ROWS_PER_BATCH - 100:
+            visits = Path(folder, str(x))
+            visits.mkdir(exist_ok=True)
+            visit = visits / str(os.getpid())
+            visit.touch()
+            if list(visits.iterdir()) == [visit]:
+                time.sleep(6)
+        return x
+
+    return straggle
+
+
+def long_flow(work: Callable[[int], int]) -> Callable[[ps.Flow, int], list[Any]]:
+    """Every kind of stage: stateless, keyed, windows, and one that sees everything."""
+
+    def make(flow: ps.Flow, count: int) -> list[Any]:
+        numbers = flow.read(ps.sources.items(list(range(count)))).map(work)
+        sums = numbers.key_by(lambda x: x % 97).stateful_map(lambda s, x: (s + x, (x, s)), init=int)
+        timed = numbers.key_by(lambda x: x % 5).window(ps.windows.tumbling(500, time=float))
+        total = sums.map(lambda pair: pair[1]).scan(lambda s, x: (s + x, s + x), 0)
+        return [sums, timed.count(), total]
+
+    return make
+
+
+def main(master: str, which: str, folder: str, *settings: str) -> None:
+    conf = CONF | dict(setting.split("=", 1) for setting in settings)
+    if which == "flows":
+        for name, make in FLOWS.items():
+            engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=70, conf=conf)
+            compare(name, outputs(make, 200, engine), outputs(make, 200, "sequential"))
+        return
+    engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=ROWS_PER_BATCH, conf=conf)
+    flow = ps.Flow(which)
+    sinks = []
+    for stream in long_flow(slow if which == "long" else straggling(folder))(flow, LONG_COUNT):
+        sinks.append(ps.sinks.collect())
+        stream.write(sinks[-1])
+    job = flow.start(engine)
+    tell_batches(job)
+    job.wait()
+    compare(which, [sink.items for sink in sinks], outputs(long_flow(lambda x: x), LONG_COUNT, "sequential"))
+
+
+def tell_batches(job: ps.engines.Job) -> None:
+    told = 0
+    while job.is_running:
+        received = sum(operator.received for operator in job.metrics().values())
+        if received > told:
+            print("batch", flush=True)
+            told = received
+        with suppress(TimeoutError):
+            job.wait(timeout=0.02)
+
+
+def compare(name: str, found: list[list[Any]], expected: list[list[Any]]) -> None:
+    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        pairs = enumerate(zip(ours, theirs, strict=False))
+        different = next((f"at {at}: {our!r}, not {their!r}" for at, (our, their) in pairs if our != their), None)
+        if different is None and len(ours) != len(theirs):
+            different = f"{len(ours)} tuples, not {len(theirs)}"
+        print(f"{name} {place}: {different or f'the same {len(ours)} tuples'}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,117 @@
+"""The same output on a real standalone cluster, and with executors and Python workers dying under it."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.cluster import Cluster, descendants, end, standalone_cluster, until
+from tests.spark.cluster_script import LONG_COUNT, ROWS_PER_BATCH
+from tests.spark.flows import FLOWS
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 500
+LONG_OUTPUT = [f"0: the same {LONG_COUNT} tuples", f"1: the same {LONG_COUNT // 100} tuples"]
+LONG_OUTPUT.append(f"2: the same {LONG_COUNT} tuples")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: Any) -> Iterator[Cluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@contextmanager
+def script(cluster: Cluster, which: str, folder: Path, *settings: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.spark.cluster_script", cluster.master, which, str(folder), *settings]
+    with (folder / "errors").open("w") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        yield process
+    finally:
+        for pid in [process.pid, *descendants([process.pid])]:
+            end(pid)
+        process.communicate()
+
+
+def rest_of_output(process: subprocess.Popen[str], folder: Path) -> list[str]:
+    out, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, (folder / "errors").read_text()
+    return [line for line in out.splitlines() if line != "batch"]
+
+
+def wait_for_a_batch(process: subprocess.Popen[str], folder: Path) -> None:
+    """What comes after it runs on executors and Python workers that are there."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "batch\n", (folder / "errors").read_text()
+
+
+@pytest.mark.timeout(600)
+def test_every_flow_gives_the_sequential_output(cluster, tmp_path):
+    with script(cluster, "flows", tmp_path) as process:
+        lines = rest_of_output(process, tmp_path)
+    assert [line for line in lines if "the same" not in line] == []
+    assert {line.split()[0] for line in lines} == set(FLOWS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_an_executor_that_dies_changes_nothing(cluster, tmp_path):
+    with script(cluster, "long", tmp_path) as process:
+        wait_for_a_batch(process, tmp_path)
+        there = cluster.executors()
+        until(cluster.busy_python_workers, "a task that computes")
+        end(there[0])
+        until(lambda: set(cluster.executors()) - set(there), "an executor in place of the dead one")
+        lines = rest_of_output(process, tmp_path)
+    assert lines == [f"long {line}" for line in LONG_OUTPUT]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_python_workers_that_die_change_nothing(cluster, tmp_path):
+    """One in each batch: Spark ends a job when the same task has failed four times."""
+    killed = []
+    with script(cluster, "long", tmp_path) as process:
+        for _ in range(4):
+            wait_for_a_batch(process, tmp_path)
+            killed.append(until(cluster.busy_python_workers, "a task that computes")[0])
+            end(killed[-1])
+        lines = rest_of_output(process, tmp_path)
+    assert len(set(killed)) == 4
+    assert lines == [f"long {line}" for line in LONG_OUTPUT]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_speculative_tasks_change_nothing(cluster, tmp_path):
+    speculation = ["spark.speculation=true", "spark.speculation.interval=50ms", "spark.speculation.quantile=0.5"]
+    with script(cluster, "straggling", tmp_path, *speculation, "spark.speculation.multiplier=1.1") as process:
+        lines = rest_of_output(process, tmp_path)
+    visits = [len(list(folder.iterdir())) for folder in tmp_path.iterdir() if folder.is_dir()]
+    assert len(visits) == LONG_COUNT // ROWS_PER_BATCH
+    assert max(visits) > 1, "no task ran twice, so nothing was tested"
+    assert lines == [f"straggling {line}" for line in LONG_OUTPUT]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_nobody_at_the_master_s_address_is_one_clear_sentence(tmp_path):
+    (tmp_path / "flows.py").write_text(
+        "import penstock as ps\nflow = ps.Flow('f')\nflow.read(ps.sources.items([1])).write(ps.sinks.console())\n"
+    )
+    command = [sys.executable, "-m", "penstock", "run", "flows:flow", "--engine", "spark", "-o"]
+    result = subprocess.run(
+        [*command, "master=spark://127.0.0.1:1"], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert result.returncode == 2
+    told = [line for line in result.stderr.splitlines() if not re.match(r"f: \d+ s", line)]
+    assert len(told) == 1, result.stderr
+    assert "FlowError: engine 'spark': the master 'spark://127.0.0.1:1' can't be reached" in told[0]
