@@ -15,12 +15,14 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -635,6 +637,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only", choices=list(parts))
     options = parser.parse_args(arguments)
     rows = 100_000 if options.quick else 1_000_000
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary directories go
     spark = session(f"local[{CORES},4]", {"spark.driver.memory": "4g"})
     print(f"Python {sys.version.split()[0]}, Spark {spark.version}, local[{CORES}]")
     print("settings of Spark's own streams:")
@@ -647,7 +650,8 @@ def main(arguments: list[str]) -> None:
                 if options.only in (None, name):
                     part(contest, places, rows)
         finally:
-            spark.stop()
+            with suppress(Exception):  # after a signal its connection may be in the middle of an answer
+                spark.stop()
 
 
 if __name__ == "__main__":

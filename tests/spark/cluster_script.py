@@ -20,13 +20,14 @@ import penstock as ps
 from tests.spark.flows import FLOWS, outputs
 
 CONF = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "600m"}
-LONG_COUNT = 30_000
-ROWS_PER_BATCH = 5_000
+ROWS_PER_BATCH = 3 * 8192
+"""So that three tasks read each batch: the engine puts no fewer values into a part of its own accord."""
+LONG_COUNT = 5 * ROWS_PER_BATCH
 
 
 def slow(x: int) -> int:
-    """About a tenth of a millisecond of work, so that a death finds tasks under way."""
-    for _ in range(2_000):
+    """Enough work that a death finds tasks under way."""
+    for _ in range(1_000):
         x ^= 1
     return x
 

@@ -1,7 +1,7 @@
 """`penstock`: run, explain, check and show flows.
 
-Exit codes: 0 the flow has ended well, 1 it failed while it ran, 2 it can't run or the command is wrong, 130 it was
-stopped with Ctrl-C (once: what was read is let out first; twice: at once).
+Exit codes: 0 the flow has ended well, 1 it failed while it ran or engines differ, 2 it can't run or the command is
+wrong, 130 it was stopped with Ctrl-C (once: what was read is let out first; twice: at once).
 """
 
 from __future__ import annotations
