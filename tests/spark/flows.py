@@ -158,8 +158,8 @@ def two_sources(flow, count):
 def dead_letters(flow, count):
     inverse = numbers(flow, count).map(lambda x: 1 / (x % 5), on_error="dead-letter", name="inverse")
     keyed_by = inverse.key_by(lambda x: x)
-    odd = keyed_by.stateful_map(lambda s, x: (s + 1, 1 / (s % 3)), init=int, on_error="dead-letter", name="third")
-    return [inverse, odd, flow.dead_letters("inverse"), flow.dead_letters("third")]
+    small = keyed_by.stateful_map(lambda s, x: (s + 1, s / (x < 1)), init=int, on_error="dead-letter", name="small")
+    return [inverse, small, flow.dead_letters("inverse"), flow.dead_letters("small")]
 
 
 def skipped(flow, count):

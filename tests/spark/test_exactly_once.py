@@ -93,7 +93,7 @@ def test_windows_are_kept_open_for_the_next_run(tmp_path):
     def run(values, **options):
         flow = ps.Flow("open-windows")
         timed = flow.read(ps.sources.items(values)).key_by(lambda x: "all")
-        windows = timed.window(ps.windows.tumbling(10, time=float), name="per-ten").count()
+        windows = timed.window(ps.windows.tumbling(10, time=float)).count(name="per-ten")
         windows.map(lambda w: {"start": w.start, "count": w.value}).write(
             ps.sinks.json(tmp_path / "out", mode="append")
         )

@@ -26,6 +26,7 @@ from penstock.runtime.loop import Loop
 from penstock.state.files import Files
 
 ADMITTED = "admitted"
+_LEAST_PART = 8192
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class _Ranges(_Reader):
     def _part_size(self, tasks: int) -> int:
         """So that every task has something to do, but not so little that it is not worth a part."""
         total = sum(self._most if split.end is None else split.end - split.start for split in self._left)
-        return max(self._least, -(-min(total, self._most) // tasks))
+        return max(1, min(self._least, self._most // tasks), -(-min(total, self._most) // tasks))
 
     def _cut(self, split: Split, size: int) -> int | None:
         if split.end is not None and split.end - split.start <= size:
@@ -242,7 +243,8 @@ class _Spooled(_Reader):
         self._has_all = False
 
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
-        return spooled(self.name, batch, self._read(), tasks, self._files)
+        least = max(1, min(_LEAST_PART, self._limits.rows // tasks))
+        return spooled(self.name, batch, self._read(), tasks, self._files, least)
 
     def _read(self) -> list[Any]:
         """Up to a batch's worth of values, or what has come within a moment."""
@@ -268,9 +270,11 @@ class _Spooled(_Reader):
             close()
 
 
-def spooled(source: str, batch: int, values: list[Any], tasks: int, files: Files) -> list[Descriptor]:
+def spooled(
+    source: str, batch: int, values: list[Any], tasks: int, files: Files, least: int = _LEAST_PART
+) -> list[Descriptor]:
     """Write values to the checkpoint, in parts that tasks can read."""
-    size = max(8192, -(-len(values) // tasks))
+    size = max(least, -(-len(values) // tasks))
     parts = []
     for number, start in enumerate(range(0, len(values), size)):
         name = f"spool/{batch:010d}/{source}-{number}"

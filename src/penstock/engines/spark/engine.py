@@ -224,8 +224,8 @@ def _translated(error: BaseException, flow: str) -> BaseException:
     """Spark's words for what went wrong, without its frames."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
-    text = str(error).strip() or type(error).__name__
-    first = next((line for line in text.splitlines() if line.strip()), text)[:500]
-    told = PenstockError(f"flow {flow!r}: Spark failed: {first}")
+    from penstock.engines.spark.session import reason_of
+
+    told = PenstockError(f"flow {flow!r}: Spark failed: {reason_of(error)}")
     told.__cause__ = error
     return told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any
 from penstock.errors import FlowError
 
 _OLDEST_JAVA = 17
+_CONNECT_SECONDS = 10.0
 
 # What makes a run right, or keeps Spark's noise away from the user; a user's own `conf` goes on top.
 _ALWAYS = {
@@ -51,6 +53,7 @@ def session(master: str | None, conf: Mapping[str, str]) -> Any:
             f"have one on {master!r}; stop that one first (session.stop()), or leave master= out"
         )
     check_java()
+    _check_master(master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master or "local[*,4]").appName("penstock")
@@ -61,7 +64,7 @@ def session(master: str | None, conf: Mapping[str, str]) -> Any:
             made = builder.getOrCreate()
     except Exception as error:
         where = f"the master {master!r} can't be reached" if master else "Spark can't start"
-        raise FlowError(f"engine 'spark': {where}: {_first_line(error)} (Spark's own words are in {log})") from None
+        raise FlowError(f"engine 'spark': {where}: {reason_of(error)} (Spark's own words are in {log})") from None
     made.sparkContext.setLogLevel("OFF")
     return made
 
@@ -111,5 +114,26 @@ def check_java() -> None:
             raise FlowError(f"engine 'spark' needs Java {_OLDEST_JAVA}, and {java} is Java {version}; {advice}")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+def _check_master(master: str | None) -> None:
+    """`FlowError` where nobody answers at any address of a standalone master; Spark would try for over a minute."""
+    if master is None or not master.startswith("spark://"):
+        return
+    reasons = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            reasons.append(str(error))
+        else:
+            return
+    raise FlowError(f"engine 'spark': the master {master!r} can't be reached: {reasons[0]}; is it running there?")
+
+
+def reason_of(error: BaseException) -> str:
+    """What happened, in one line of Spark's words: the last cause that Java names, or the end of a Python traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if causes:
+        return causes[-1][:500]
+    return lines[-1 if "Traceback" in lines[0] else 0][:500]
