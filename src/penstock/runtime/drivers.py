@@ -250,6 +250,8 @@ class Shuffled:
                 continue
             worker = self._random.choice([worker for worker in going if worker not in parked])
             point = next(going[worker], None)
+            if point is Point.ASK_FOR_HELP:  # whether it comes depends on the clock, and here nobody sleeps
+                point = next(going[worker], None)
             if point is None:
                 del going[worker]
                 continue
