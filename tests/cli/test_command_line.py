@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -156,7 +157,9 @@ def test_help_and_version(folder):
 
 def test_ctrl_c_drains_and_leaves_whole_files(folder):
     command = [sys.executable, "-m", "penstock", "run", "flows:endless", "--engine", "sequential"]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+    # A shell that runs the tests in the background has them ignore Ctrl-C, and so would this process.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as process:
         assert process.stderr.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
