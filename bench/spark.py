@@ -37,7 +37,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 import penstock as ps
-from penstock.engines.spark.session import session
+from penstock.connectors.spark_session import session
 from penstock.plan.groups import make_plan
 
 CORES = 2

@@ -31,7 +31,7 @@ ROOMS = {
     "spark": {"flow"},
 }
 ONLY_IN = {
-    "pyspark": ("engines/spark/", "connectors/spark.py"),
+    "pyspark": ("engines/spark/", "connectors/spark.py", "connectors/spark_session.py"),
     "threading": ("runtime/",),
     "time": ("clock.py",),
 }

@@ -1,6 +1,7 @@
 """A driver that is killed at any step, and restarted, writes every tuple once and in order."""
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,10 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
+from penstock.clock import SystemClock
+from penstock.engines.spark import batches
+from penstock.engines.spark.admission import Admission, Limits
+from penstock.state.files import Files
 from tests.spark import kill_script
 
 SCRIPT = Path(kill_script.__file__)
@@ -104,3 +109,53 @@ def test_windows_are_kept_open_for_the_next_run(tmp_path):
     assert run([1, 2, 11, 12, 13], at_end="close") == [{"start": 0.0, "count": 2}, {"start": 10.0, "count": 3}]
     with pytest.raises(ps.FlowError, match="has ended"):
         run([1, 2, 11, 12, 13, 14])
+
+
+def test_a_batch_that_failed_is_processed_by_the_next_run(tmp_path):
+    def run(divisor):
+        flow = ps.Flow("mended")
+        result = ps.sinks.collect()
+        numbers = flow.read(ps.sources.items([1, 2, 3])).map(lambda x: x / divisor, name="divided")
+        numbers.key_by(lambda x: 0).count(name="counted").write(result)
+        flow.run("spark", checkpoint=str(tmp_path / "checkpoint"), at_end="close")
+        return result.items
+
+    with pytest.raises(ps.OperatorError, match="'divided'"):
+        run(0)
+    assert run(1) == [(0, 1), (0, 2), (0, 3)]
+
+
+def test_output_of_the_last_batch_is_published_by_the_next_run(tmp_path, monkeypatch):
+    """The driver dies between the manifest and the publication of a run's only batch."""
+
+    def run():
+        flow = ps.Flow("unpublished")
+        flow.read(ps.sources.items([1, 2, 3])).write(ps.sinks.text(tmp_path / "out"))
+        flow.run("spark", checkpoint=str(tmp_path / "checkpoint"))
+
+    def die(step):
+        if step == "manifest":
+            raise RuntimeError("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "reached", die)
+        with pytest.raises(ps.PenstockError, match="died"):
+            run()
+    assert written(tmp_path, "out") == []
+    run()
+    assert written(tmp_path, "out") == ["1", "2", "3"]
+
+
+def test_every_life_admits_what_the_one_before_has_left(tmp_path):
+    """A batch that takes part of a chunk notes the offset of that part: no tuple is lost or read twice."""
+    values = list(range(25))
+    flow = ps.Flow("lives")
+    flow.read(ps.sources.items(values)).write(ps.sinks.null())
+    graph, files, seen = flow.validate(), Files(str(tmp_path)), []
+    for _ in range(4):
+        life = Admission(graph, files, SystemClock(), Limits(rows=4), closes=False)
+        for _ in range(2):
+            admitted = life.admit({"items": 2})
+            parts = [part for task in admitted.tasks for part in task] if admitted else []
+            seen += [value for part in parts for value in pickle.loads(files.read(part.spool))]
+    assert seen == values

@@ -190,7 +190,7 @@ def test_a_file_that_changed_is_an_error(tmp_path):
 
 
 def test_a_flow_as_a_step_of_another_query(tmp_path):
-    from penstock.engines.spark.session import session
+    from penstock.connectors.spark_session import session
 
     spark = session(None, {})
     result = ps.sinks.collect()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,34 +11,12 @@ from penstock.clock import Clock
 from penstock.connectors.files.encoders import as_plain, inferred
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split
+from penstock.connectors.spark_session import session
 from penstock.errors import FlowError, SinkError, SourceError, describe_exception, short_repr
 from penstock.schema import Row, rows_of_table
 
 _POLL_SECONDS = 0.01
 _ROWS_PER_BATCH = 65_536
-
-
-def session() -> Any:
-    """The process's Spark session, made on loopback and without log noise where there is none."""
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    with suppress(PySparkRuntimeError):
-        return SparkSession.active()  # getOrCreate would change the settings of a session that is there
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[*,4]").appName("penstock")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Xss16m",
-    }.items():
-        builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")
-    return made
 
 
 class SparkStream(Source):

@@ -43,18 +43,14 @@ class Part:
     def feed(self, inlet: str, chunk: Chunk) -> None:
         """Let values in, and work until nothing can go on."""
         self._inlets[inlet].feed(chunk)
-        self._settle()
-
-    def settle(self) -> None:
-        """Work until nothing can go on, without anything new."""
-        self._settle()
+        self.settle()
 
     def close(self) -> None:
         """The streams end: everything gets its last say."""
         for inlet in self._inlets.values():
             inlet.finish()
         while not self._run.is_over and self.failure is None:
-            self._settle()
+            self.settle()
             if not self._run.is_over and self.failure is None:
                 self._run.at_rest()
 
@@ -79,7 +75,8 @@ class Part:
         self._run.is_over = True
         self._run.leave()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Work until nothing can go on, without anything new."""
         run = self._run
         for point in self._points:
             if point is not Point.PARK or not run.scheduler.is_empty or run.timers.fire(run.clock.now()):

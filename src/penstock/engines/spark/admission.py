@@ -144,12 +144,12 @@ class _Reader:
 
 def _reader(node: Node, offset: Mapping[str, int], files: Files, clock: Clock, limits: Limits) -> _Reader:
     if isinstance(node.kind, Loops):
-        return _Spooled(node.name, offset, _loop_chunks(node), files, clock, limits)
+        return _Spooled(node.name, offset, _loop_chunks(node, offset), files, clock, limits)
     assert isinstance(node.kind, Reads)
     source = node.kind.source
     if source.reads_anywhere:
         return _Ranges(node.name, source, offset, limits)
-    return _Spooled(node.name, offset, _source_chunks(source, offset, clock), files, clock, limits)
+    return _Spooled(node.name, offset, _source_chunks(source, offset, clock), files, clock, limits, source.counts_rows)
 
 
 class _Ranges(_Reader):
@@ -207,8 +207,8 @@ def _source_chunks(source: Source, offset: Mapping[str, int], clock: Clock) -> I
             yield split.partition, chunk
 
 
-def _loop_chunks(node: Node) -> Iterator[Positioned]:
-    """What a driver loop without inputs emits, a tuple at a time."""
+def _loop_chunks(node: Node, offset: Mapping[str, int]) -> Iterator[Positioned]:
+    """What a driver loop without inputs emits, a tuple at a time; a later run skips what was admitted before."""
     assert isinstance(node.kind, Loops)
     emitted: list[Any] = []
     context = LoopContext(node.name, 0, 0, lambda port, value: emitted.append(value), node.outputs)
@@ -217,7 +217,8 @@ def _loop_chunks(node: Node) -> Iterator[Positioned]:
     while not loop.is_done:
         loop.resume()
         count += len(emitted)
-        yield "loop", Chunk(list(emitted), count)
+        if count > offset.get("loop", 0):
+            yield "loop", Chunk(list(emitted), count)
         emitted.clear()
 
 
@@ -232,36 +233,40 @@ class _Spooled(_Reader):
         files: Files,
         clock: Clock,
         limits: Limits,
+        counts_rows: bool = True,
     ) -> None:
         super().__init__(name, offset)
         self._chunks = chunks
         self._files = files
         self._clock = clock
         self._limits = limits
-        self._ahead: list[Any] = []
-        """Read, and left for the next batch."""
-        self._has_all = False
+        self._counts_rows = counts_rows
+        self._rest: Positioned | None = None
+        """The end of a chunk that did not fit into the last batch."""
 
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
         least = max(1, min(_LEAST_PART, self._limits.rows // tasks))
         return spooled(self.name, batch, self._read(), tasks, self._files, least)
 
     def _read(self) -> list[Any]:
-        """Up to a batch's worth of values, or what has come within a moment."""
-        values, self._ahead = self._ahead, []
+        """Up to a batch's worth of values, or what has come within a moment; the offset is never beyond them."""
+        values: list[Any] = []
         until = self._clock.now() + self._limits.seconds
-        while not self.has_ended and len(values) < self._limits.rows:
-            found = next(self._chunks, None)
+        while not self.has_ended and (room := self._limits.rows - len(values)) > 0:
+            found, self._rest = self._rest or next(self._chunks, None), None
             if found is None:
-                self._has_all = True
+                self.has_ended = True
                 break
             partition, chunk = found
-            values += chunk.values
-            self.offset[partition] = chunk.end
+            taken, left = chunk.values[:room], chunk.values[room:]
+            if left and not self._counts_rows:  # only its reader knows the positions inside a chunk
+                taken, left = chunk.values, ()
+            if left:
+                self._rest = partition, Chunk(left, chunk.end)
+            values += taken
+            self.offset[partition] = chunk.end - len(left)
             if not chunk.values or self._clock.now() > until:
                 break
-        values, self._ahead = values[: self._limits.rows], values[self._limits.rows :]
-        self.has_ended = self.has_ended or (self._has_all and not self._ahead)
         return values
 
     def leave(self) -> None:

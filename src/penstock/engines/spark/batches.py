@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from penstock.engines.spark.admission import Admitted, admitted_name
 from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
-from penstock.engines.spark.publish import Publisher, outputs_of
+from penstock.engines.spark.publish import Outputs, Publisher, outputs_of
 from penstock.engines.spark.stages import Level, TaskReport
 from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import run_level
@@ -41,6 +42,7 @@ class Batches:
         publisher: Publisher,
         spark: Any,
         parallelism: int,
+        finished: int = -1,
     ) -> None:
         # An accumulator counts what tasks that were retried have spent as well: it was spent.
         self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
@@ -52,21 +54,28 @@ class Batches:
         self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
         self.tasks = {group.number: tasks_of(group, parallelism) for group in plan.groups}
         """How many tasks each group has from the next batch on."""
-        self.finished = -1
+        self.finished = finished
+        """The last batch that is out."""
+        self._outputs_before: Outputs = {}
         self._completed: set[str] = set()
 
     def run(self, frame: Any, batch: int) -> None:
         """What Spark calls for each batch, again if it does not know how the last attempt ended."""
-        manifest = self._checkpoint.manifests.read(batch)
-        if manifest is None:
+        latest = self._checkpoint.manifests.latest()
+        if latest is not None and batch <= latest.batch:
+            manifest = self._checkpoint.manifests.read(batch) or latest
+        else:
             manifest = self._process(frame, batch)
         self._publisher.publish(batch, manifest.outputs, frame.sparkSession)
         reached("published")
-        self._forget_before(batch)
+        self._forget_before(batch, manifest.outputs)
         self.finished = batch
 
     def counts(self) -> dict[str, OperatorReport]:
-        return dict(self._counts)
+        in_sinks = self._publisher.failed()
+        return {
+            name: replace(counts, failed=counts.failed + in_sinks.get(name, 0)) for name, counts in self._counts.items()
+        }
 
     def _process(self, frame: Any, batch: int) -> Manifest:
         admitted = self.read_admitted(batch)
@@ -160,7 +169,6 @@ class Batches:
         )
 
     def _count(self, reports: list[TaskReport]) -> None:
-        failed_in_sinks = self._publisher.failed()
         for report in reports:
             for name, (received, emitted, failed, late) in report.counts.items():
                 if (before := self._counts.get(name)) is not None:
@@ -169,20 +177,20 @@ class Batches:
                         before.emitted + emitted,
                         self._busy_seconds.value.get(name, 0.0),
                         self.tasks[self._plan.group_of(name).number],
-                        failed=before.failed + failed + failed_in_sinks.get(name, 0),
+                        failed=before.failed + failed,
                         late=before.late + late,
                     )
 
-    def _forget_before(self, batch: int) -> None:
+    def _forget_before(self, batch: int, outputs: Outputs) -> None:
         """The staged output and the spooled input of the batch before: Spark has committed that one."""
-        if batch == 0:
-            return
         files = self._checkpoint.files
-        manifest = self._checkpoint.manifests.read(batch - 1)
-        for operator, staged in (manifest.outputs if manifest else {}).items():
+        for operator, staged in self._outputs_before.items():
             if not self._publisher.is_kept(operator):
                 for file, _ in staged:
                     files.delete(file)
+        self._outputs_before = outputs
+        if batch == 0:
+            return
         files.delete_folder(f"spool/{batch - 1:010d}")
         files.delete(admitted_name(batch - _KEPT_BATCHES))
         if batch % _KEPT_BATCHES == 0:

@@ -58,6 +58,12 @@ class Checkpoint:
         return f"{_for_spark(self.root)}/spark"
 
     @property
+    def last_committed(self) -> int:
+        """The last batch that Spark knows to be done: its output is out."""
+        names = [name.rpartition("/")[2] for name in self.files.names("spark/commits")]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    @property
     def admitted_root(self) -> str:
         """Where Spark sees that there is a batch to run."""
         return f"{_for_spark(self.root)}/{ADMITTED}"

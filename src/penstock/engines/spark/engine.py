@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.connectors.spark_session import reason_of, session
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.errors import FlowError, PenstockError
 from penstock.flow.draw import explain
@@ -114,12 +115,12 @@ class SparkJob(BackgroundJob):
         from penstock.engines.spark.admission import Admission, Limits
         from penstock.engines.spark.checkpoint import Checkpoint
         from penstock.engines.spark.publish import Publisher
-        from penstock.engines.spark.session import query_session, session
+        from penstock.engines.spark.session import query_session
 
         engine, graph = self._engine, self._graph
         started = engine.clock.now()
         checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
-        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks, checkpoint.query)
+        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks)
         has_failed, is_open = True, False
         admission: Admission | None = None
         try:
@@ -127,7 +128,7 @@ class SparkJob(BackgroundJob):
             is_open = True
             limits = Limits(engine.rows_per_batch, engine.bytes_per_batch)
             admission = Admission(graph, checkpoint.files, engine.clock, limits, self._closes)
-            if admission.is_closed and checkpoint.manifests.read(admission.last) is not None:
+            if admission.is_closed and checkpoint.last_committed >= admission.last:
                 raise FlowError(
                     f"checkpoint {checkpoint.root!r} belongs to a run that has ended: its windows and last words are "
                     "out; give a new checkpoint, or run with at_end='keep' the next time"
@@ -157,11 +158,10 @@ class SparkJob(BackgroundJob):
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
         for batch, outputs in checkpoint.manifests.outputs():
             publisher.recollect(batch, outputs)
-        self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
+        finished = checkpoint.last_committed
+        self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism, finished)
         self._batches.tasks.update(self._wanted)
-        latest = checkpoint.manifests.latest()
-        is_in_the_middle = admission.last > (-1 if latest is None else latest.batch)
-        if not is_in_the_middle and not self._admit(admission) and admission.has_ended:
+        if admission.last <= finished and not self._admit(admission) and admission.has_ended:
             return
         # A file for each admitted batch, one batch for each file: so Spark's batch ids are our numbers. Only the JVM
         # looks at them; a Python data source would cost two processes for each query, and calls for each batch.
@@ -175,15 +175,16 @@ class SparkJob(BackgroundJob):
                 query.stop()
 
     def _run_batch(self, frame: Any, batch: int) -> None:
-        """What Spark calls; an error is kept here, because Spark would wrap it in pages of its own."""
+        """What Spark calls; an error is kept here as well, because Spark wraps it in pages of its own."""
         if self._error is not None:
-            return
+            raise self._error
         clock = self._engine.clock
         began = clock.now()
         try:
             self._batches.run(frame, batch)
         except BaseException as error:
             self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
+            raise  # or Spark would note the batch as done
         self._batch_seconds.append(clock.now() - began)
 
     def _admit(self, admission: Any) -> bool:
@@ -224,8 +225,6 @@ def _translated(error: BaseException, flow: str) -> BaseException:
     """Spark's words for what went wrong, without its frames."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
-    from penstock.engines.spark.session import reason_of
-
     told = PenstockError(f"flow {flow!r}: Spark failed: {reason_of(error)}")
     told.__cause__ = error
     return told

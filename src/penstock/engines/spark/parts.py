@@ -8,7 +8,7 @@ from dataclasses import replace
 from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
 from penstock.engines.spark.outlets import FileStage, ValueStage
-from penstock.engines.spark.stages import Exit, GroupTask, StagedSink
+from penstock.engines.spark.stages import Exit, GroupTask
 from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Remembers, Writes
 from penstock.plan.groups import Edge, Group, Plan, Spread
 from penstock.runtime.inlets import Inlet, Outlet
@@ -28,7 +28,6 @@ def first_partitions(plan: Plan, tasks: Mapping[int, int]) -> dict[int, int]:
 def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mapping[int, int]) -> GroupTask:
     """What the tasks of one group are told."""
     is_keyed = group.spread is Spread.KEYS
-    sinks = [node for node in group.nodes if isinstance(node.kind, Writes)]
     return GroupTask(
         group.spread,
         first[group.number],
@@ -36,7 +35,6 @@ def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mappin
         Graph(plan.graph.flow, () if is_keyed else _nodes(plan, group)),
         {edge.number: _inlet(edge) for edge in plan.into(group)},
         tuple(_exit(plan, edge, is_keyed, tasks, first) for edge in plan.out_of(group)),
-        tuple(StagedSink(node.name, _has_files(node)) for node in sinks),
         {node.name: _source(node) for node in group.nodes if not node.inputs},
         group.nodes[0] if is_keyed else None,
     )
@@ -100,10 +98,6 @@ def _source(node: Node) -> Source:
     if isinstance(node.kind, Reads) and node.kind.source.reads_anywhere:
         return node.kind.source
     return Inlet()
-
-
-def _has_files(node: Node) -> bool:
-    return isinstance(node.kind, Writes) and isinstance(node.kind.sink, FileSink)
 
 
 def _inlet(edge: Edge) -> str:

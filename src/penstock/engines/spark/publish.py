@@ -36,9 +36,9 @@ def outputs_of(staged: Sequence[Staged]) -> dict[str, list[list[Any]]]:
 class Publisher:
     """The sinks of one run."""
 
-    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any], query: str) -> None:
+    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any]) -> None:
         self._sinks = [
-            _publication(graph.flow, node, files, kept.get(node.name, {}), query)
+            _publication(graph.flow, node, files, kept.get(node.name, {}))
             for node in graph.nodes
             if isinstance(node.kind, Writes)
         ]
@@ -68,11 +68,11 @@ class Publisher:
             sink.close(has_failed)
 
 
-def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any], query: str) -> _Publication:
+def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any]) -> _Publication:
     assert isinstance(node.kind, Writes)
     sink = node.kind.sink
     if isinstance(sink, FileSink):
-        return _Directory(flow, node, files, kept, sink, query)
+        return _Directory(flow, node, files, kept, sink)
     if isinstance(sink, Collect):
         return _Collected(flow, node, files, kept)
     if node.on_error == "dead-letter":
@@ -156,12 +156,9 @@ class _Frames(_Publication):
 class _Directory(_Publication):
     """A directory of files: each staged file gets a name that says its place in the whole output."""
 
-    def __init__(
-        self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink, query: str
-    ) -> None:
+    def __init__(self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink) -> None:
         super().__init__(flow, node, files, kept)
         self._sink = sink
-        self._query = query
         self._first = 0
         self._old: list[str] = []
 

@@ -30,14 +30,6 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class StagedSink:
-    """A sink of a group: its pseudo-sink, and whether tasks write its files or hand tuples to the driver."""
-
-    operator: str
-    has_files: bool
-
-
-@dataclass(frozen=True)
 class GroupTask:
     """One group's share of a level."""
 
@@ -49,7 +41,6 @@ class GroupTask:
     inlets: Mapping[int, str]
     """The inlet of each edge."""
     exits: tuple[Exit, ...]
-    sinks: tuple[StagedSink, ...]
     sources: Mapping[str, Source]
     """Those that tasks read by themselves."""
     keyed: Node | None = None

@@ -9,6 +9,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -77,7 +78,7 @@ class _LevelTask:
     def _run(self, task: _GroupRun) -> Iterator[wire.Row]:
         try:
             for row in task.rows():
-                yield row
+                yield self._routed(row)
                 yield from self._passed()
             report = task.report()
             # Not in the report: it differs between attempts, and Spark compares what they send.
@@ -103,7 +104,7 @@ class _LevelTask:
         """A row on its way past the next level goes through whichever partition it happens to meet there."""
         is_next = row.level == self._level.number + 1
         target = row.final if is_next else (row.final + row.place) % max(1, self._level.next_partitions)
-        return wire.Row(row.level, row.final, target, row.place, row.edge, row.payload)
+        return row if row.target == target else replace(row, target=target)
 
 
 class _GroupRun:
@@ -156,8 +157,6 @@ class _Door:
     def __init__(self, exit: Exit, level: Level) -> None:
         self._exit = exit
         self._buckets = level.buckets
-        self._is_next = exit.level == level.number + 1
-        self._next_partitions = max(1, level.next_partitions)
         self._known: dict[Any, int] = {}
 
     def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
@@ -205,8 +204,7 @@ class _Door:
         exit = self._exit
         final = exit.first + task
         place = wire.place_of(exit.rank, number) if exit.spread is Spread.ONE else number
-        target = final if self._is_next else (final + place) % self._next_partitions
-        return wire.Row(exit.level, final, target, place, exit.edge, payload)
+        return wire.Row(exit.level, final, final, place, exit.edge, payload)
 
 
 def _mixed(number: int) -> int:
