@@ -116,7 +116,7 @@ def test_json_refuses_what_contains_itself(tmp_path):
 
 def test_json_is_utf_8_and_a_line_each(tmp_path):
     write(ps.sinks.json(tmp_path), [{"ž": "🐎\n"}, 1])
-    assert (tmp_path / "part-00000000.json").read_bytes() == '{"ž": "🐎\\n"}\n1\n'.encode()
+    assert (tmp_path / "part-00000000.json").read_bytes() == '{"ž":"🐎\\n"}\n1\n'.encode()
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])

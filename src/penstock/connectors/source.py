@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.clock import Clock
 from penstock.schema import Schema
 
@@ -64,6 +66,8 @@ class Source(ABC):
     """Whether positions count rows; otherwise they count bytes."""
     reads_anywhere: bool = False
     """Whether any process that can reach the data can read any split."""
+    has_columns: bool = False
+    """Whether it can give its values as tables, with `tables`."""
 
     @abstractmethod
     def splits(self) -> Sequence[Split]:
@@ -72,6 +76,10 @@ class Source(ABC):
     @abstractmethod
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         """The values of a split from `split.start` on."""
+
+    def tables(self, split: Split) -> Iterator[pa.Table]:
+        """The values of a split as tables whose rows they are, for whom it is dear to make objects of them."""
+        raise NotImplementedError
 
     def cut(self, split: Split, near: int) -> int | None:
         """The first position from `near` on at which a split can be cut in two; `None` where only its reader knows."""

@@ -9,6 +9,9 @@ from functools import cached_property
 
 from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reader, Reads, Remembers, Writes
 from penstock.operators.base import Operator
+from penstock.operators.functions import Form
+
+_MOST_IN_LINE = 8  # each may be a loop in a loop, and Python nests no more than twenty blocks
 
 
 class Spread(Enum):
@@ -70,6 +73,9 @@ class Plan:
     def out_of(self, group: Group) -> list[Edge]:
         return [edge for edge in self.edges if edge.start == group.number]
 
+    def node(self, name: str) -> Node:
+        return next(node for node in self.graph.nodes if node.name == name)
+
     def group_of(self, operator: str) -> Group:
         return next(group for group in self.groups if any(node.name == operator for node in group.nodes))
 
@@ -96,8 +102,9 @@ class Plan:
 def make_plan(graph: Graph) -> Plan:
     """Fuse everything between exchanges.
 
-    Stateless operators run where their input is, or, after a keyed operator, where order has been restored. What sees
-    all tuples in one sequence (driver loops, windows, joins) runs in one task.
+    Stateless operators run where their input is; behind a keyed operator, those that need more than one tuple at a
+    time run where order has been restored. What sees all tuples in one sequence (driver loops, windows, joins) runs
+    in one task.
     """
     return _Planner(graph).plan()
 
@@ -156,7 +163,7 @@ class _Planner:
             self._join(node, self._new(Spread.KEYS, [self._origin(ref) for ref in node.upstream]))
         elif runs_anywhere(node):
             (ref,) = node.upstream
-            self._join(node, self._in_order(ref))
+            self._join(node, self._origin(ref) if self._goes_on_by_key(node, ref) else self._in_order(ref))
         else:
             self._join(node, self._one(node))
 
@@ -166,6 +173,18 @@ class _Planner:
         if len(before) == 1 and self._spreads[min(before)] is Spread.ONE:
             return min(before)
         return self._new(Spread.ONE, sorted(before))
+
+    def _goes_on_by_key(self, node: Node, ref: PortRef) -> bool:
+        """Whether a function may run where its input is, though that is not in order there: it is the next in line."""
+        members = self._members[self._origin(ref)]
+        return (
+            self._spreads[self._origin(ref)] is Spread.KEYS
+            and ref == PortRef(members[-1].name)
+            and len(self._graph.readers[ref]) == 1
+            and len(members) < _MOST_IN_LINE
+            and isinstance(node.kind, Applies)
+            and node.kind.form in (Form.MAP, Form.FILTER, Form.FLAT_MAP, Form.INSPECT)
+        )
 
     def _in_order(self, ref: PortRef) -> int:
         group = self._group_of[ref.node]

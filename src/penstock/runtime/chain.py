@@ -26,8 +26,12 @@ MOST_EXPANDING = 8
 
 Fail = Callable[[int, Any, Exception], None]
 """Called with the number of the step, its input and the error; raises to end the loop."""
-Loop = Callable[[Sequence[Any], Sequence[list[Any]], Fail, list[int]], None]
-"""`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through."""
+Loop = Callable[[Sequence[Any], Sequence[list[Any]], Callable[..., None], list[int]], None]
+"""`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through.
+
+A numbered one has two outputs, what came out and the number of the value that it came from, and tells `fail` that
+number as well.
+"""
 Part = dict[str, Any]
 """What one step needs besides its code: its function, its states."""
 Steps = dict[int, tuple[int, str]]
@@ -73,11 +77,32 @@ class Chain:
     For the others it is known from what went in or came out.
     """
     last_changing: int | None
+    is_numbered: bool = False
 
     @functools.cached_property
     def steps(self) -> list[Loop]:
         """Each step as a loop of its own; most runs are over before they are asked for."""
-        return [_loop([node], [part]) for node, part in zip(self.nodes, self.parts, strict=True)]
+        numbered = self.is_numbered
+        return [_loop([node], [part], numbered=numbered) for node, part in zip(self.nodes, self.parts, strict=True)]
+
+    def counts(
+        self, received: int, emitted: int, passed: Sequence[int], failures: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """What each step received and emitted, when the whole loop received and emitted so many.
+
+        Forward from what went in; but behind the last step that changes the number, backward from what came out.
+        """
+        counts, now = [], received
+        for place in range(len(self.nodes)):
+            before = now
+            if place == self.last_changing:
+                now = emitted + sum(failures[place + 1 :])
+            elif place in self.counted:
+                now = passed[place]
+            else:
+                now -= failures[place]
+            counts.append((before, now))
+        return counts
 
 
 def make_part(node: Node, now: Callable[[], float]) -> Part:
@@ -109,18 +134,21 @@ def restore_part(part: Part, kept: Any) -> None:
         part["states"].update(kept)
 
 
-def compile_chain(nodes: Sequence[Node], parts: Sequence[Part]) -> Chain:
+def compile_chain(nodes: Sequence[Node], parts: Sequence[Part], numbered: bool = False) -> Chain:
     """Generate the loop of a chain over these parts."""
     changing = [place for place, node in enumerate(nodes) if changes_number(node)]
     counted = frozenset(changing[:-1])
-    return Chain(nodes, parts, _loop(nodes, parts, counted), counted, changing[-1] if changing else None)
+    whole = _loop(nodes, parts, counted, numbered)
+    return Chain(nodes, parts, whole, counted, changing[-1] if changing else None, numbered)
 
 
-def _loop(nodes: Sequence[Node], parts: Sequence[Part], counted: frozenset[int] = frozenset()) -> Loop:
+def _loop(
+    nodes: Sequence[Node], parts: Sequence[Part], counted: frozenset[int] = frozenset(), numbered: bool = False
+) -> Loop:
     scope: dict[str, Any] = {"listed": listed, "FLAT_MAP": Form.FLAT_MAP, "located": None}
     for place, part in enumerate(parts):
         scope.update({f"{name}{place}": value for name, value in part.items()})
-    source, steps = _Writer().written(nodes, tuple(scope), counted)
+    source, steps = _Writer(numbered).written(nodes, tuple(scope), counted)
     scope["located"] = partial(_located, steps)
     exec(_code(source), scope)
     loop: Loop = scope["loop"]
@@ -143,7 +171,8 @@ def _located(steps: Steps, error: Exception, variables: dict[str, Any]) -> tuple
 class _Writer:
     """Writes the source of a loop; `v0` is the input of the first step, `v1` of the second, …"""
 
-    def __init__(self) -> None:
+    def __init__(self, is_numbered: bool) -> None:
+        self._is_numbered = is_numbered
         self._lines: list[str] = []
         self._indent = 0
         self._value = ""
@@ -158,7 +187,11 @@ class _Writer:
             self._line(f"n{place} = 0")
         self._line("try:")
         self._indent = 2
-        self._each("v0", "values")
+        if self._is_numbered:
+            self._each("number, v0", "enumerate(values)")
+            self._value = "v0"
+        else:
+            self._each("v0", "values")
         for place, node in enumerate(nodes):
             match node.kind:
                 case Applies():
@@ -170,6 +203,8 @@ class _Writer:
         if self._value:
             # Not a bound method kept in a variable: Python makes a single instruction of `list.append` written out.
             self._line(f"out.append({self._value})")
+            if self._is_numbered:
+                self._line("others.append(number)")
         self._caught()
         self._indent = 1
         self._line("finally:")
@@ -194,7 +229,7 @@ class _Writer:
         self._indent -= 1
         self._line("except Exception as error:")
         self._indent += 1
-        self._line("fail(*located(error, locals()))")
+        self._line("fail(*located(error, locals())" + (", number)" if self._is_numbered else ")"))
         self._line("continue")
         self._indent -= 1
 

@@ -160,21 +160,12 @@ class ChainCell(FunctionCell):
             raise failure
 
     def _counts(self) -> list[tuple[int, int, float]]:
-        """For each operator, what it received and emitted, and how long it was busy.
-
-        Forward from what went in; but behind the last step that changes the number, backward from what came out.
-        """
-        counts, now = [], self._received
-        for place, node in enumerate(self.nodes):
-            counters, received = self.counters[node.name], now
-            if place == self._chain.last_changing:
-                now = self._emitted + sum(self._failures[place + 1 :])
-            elif place in self._chain.counted:
-                now = self._passed[place]
-            else:
-                now -= self._failures[place]
-            busy_seconds = self._busy_seconds * self._shares[place]
-            counts.append((counters.received + received, counters.emitted + now, busy_seconds))
+        """For each operator, what it received and emitted, and how long it was busy."""
+        counted = self._chain.counts(self._received, self._emitted, self._passed, self._failures)
+        counts = []
+        for node, share, (received, emitted) in zip(self.nodes, self._shares, counted, strict=True):
+            counters = self.counters[node.name]
+            counts.append((counters.received + received, counters.emitted + emitted, self._busy_seconds * share))
         return counts
 
     def _fail(self, place: int, value: Any, error: Exception) -> None:

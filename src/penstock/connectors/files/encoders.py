@@ -6,16 +6,18 @@ import base64
 import dataclasses
 import io
 import json
+import math
 import numbers
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from itertools import chain
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -23,6 +25,7 @@ import pyarrow.parquet
 from penstock.schema import Row, Schema, rows_of_table
 
 _ROWS_PER_GROUP = 65_536
+_SIMPLE = frozenset({type(None), bool, int, float, str})
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes, date, datetime, Decimal})
 
 
@@ -54,53 +57,76 @@ class _Buffered(Encoder):
         return data
 
 
-class TextEncoder(_Buffered):
-    """`str(value)` on a line for each value."""
+class LineEncoder(_Buffered):
+    """Formats in which each value is a line by itself, whatever else is in the file."""
+
+    @abstractmethod
+    def lines(self, values: Sequence[Any]) -> bytes:
+        """A line for each value: all of them, or an error. A line break is nowhere but at their ends."""
 
     def add(self, values: Sequence[Any]) -> None:
+        self._ready.append(self.lines(values))
+
+
+class TextEncoder(LineEncoder):
+    """`str(value)` on a line for each value."""
+
+    def lines(self, values: Sequence[Any]) -> bytes:
         lines = [str(value) for value in values]
         if any("\n" in line or "\r" in line for line in lines):
             raise ValueError("a line of text can't hold a line break; use ps.sinks.json for such values")
-        self._ready.append("".join(line + "\n" for line in lines).encode())
+        return "".join(line + "\n" for line in lines).encode()
 
 
-class JsonEncoder(_Buffered):
-    """A line of JSON for each value."""
+class JsonEncoder(LineEncoder):
+    """A line of JSON for each value.
+
+    What a value looks like depends on nothing but the value: msgspec writes those in which nothing but text and
+    numbers is found, which is nearly all, and twenty times as fast as the standard library, which writes the others.
+    """
 
     def __init__(self, schema: Schema | None) -> None:
         super().__init__()
         self._schema = schema
-        self._encode = _json_encoder()
+        self._fast = msgspec.json.Encoder()
+        self._slow = json.JSONEncoder(
+            ensure_ascii=False, default=_json_default, allow_nan=False, separators=(",", ":")
+        ).encode
 
-    def add(self, values: Sequence[Any]) -> None:
-        plain = values if _are_flat(values) else [as_plain(value) for value in values]
+    def lines(self, values: Sequence[Any]) -> bytes:
         if self._schema is not None:
-            plain = rows_of_table(self._schema.table(plain))
+            values = rows_of_table(self._schema.table([as_plain(value) for value in values]))
+        if _are_simple(values):
+            return self._fast.encode_lines(values)
+        return b"".join([self._line(as_plain(value)) for value in values])
+
+    def _line(self, value: Any) -> bytes:
+        if _are_simple([value]):
+            return self._fast.encode_lines([value])
         try:
-            encode = self._encode
-            self._ready.append("".join(["".join(encode(value, 0)) + "\n" for value in plain]).encode())
+            return self._slow(value).encode() + b"\n"
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
 
-def _json_encoder() -> Callable[[Any, int], Iterable[str]]:
-    """What `json.dumps` makes anew for every call, which costs more than encoding a small value."""
-    encoder = json.JSONEncoder(ensure_ascii=False, default=_json_default, allow_nan=False)
-    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
-    if make is None:
-        return lambda value, _: encoder.encode(value)
-    made: Callable[[Any, int], Iterable[str]] = make(
-        None, encoder.default, json.encoder.encode_basestring, None, ": ", ", ", False, False, False
-    )
-    return made
-
-
-def _are_flat(values: Sequence[Any]) -> bool:
-    """Whether all values are tuples, lists or dicts that hold nothing but atoms: then they are plain already."""
+def _are_simple(values: Sequence[Any]) -> bool:
+    """Whether all values are tuples, lists or dicts of text and finite numbers."""
     kinds = set(map(type, values))
     if kinds == {dict}:
-        return _ATOMS.issuperset(map(type, chain.from_iterable(map(dict.values, values))))
-    return kinds <= {tuple, list} and _ATOMS.issuperset(map(type, chain.from_iterable(values)))
+        if not {str}.issuperset(map(type, chain.from_iterable(values))):
+            return False
+        inside = set(map(type, chain.from_iterable(map(dict.values, values))))
+        parts: Iterable[Any] = chain.from_iterable(map(dict.values, values))
+    elif kinds <= {tuple, list}:
+        inside = set(map(type, chain.from_iterable(values)))
+        parts = chain.from_iterable(values)
+    else:
+        return False
+    return inside <= _SIMPLE and (float not in inside or all(map(_is_finite, parts)))
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is not float or math.isfinite(value)
 
 
 def _json_default(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -11,7 +12,7 @@ from penstock.clock import Clock
 from penstock.connectors.files.discover import Paths, checked_paths, find_files
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import SourceError
-from penstock.schema import Row, Schema, rows_of_table
+from penstock.schema import Schema, rows_of_table
 
 _ROWS_PER_CHUNK = 8192
 
@@ -21,6 +22,7 @@ class ParquetFiles(Source):
 
     name = "parquet"
     reads_anywhere = True
+    has_columns = True
 
     def __init__(self, paths: Paths, schema: str | None) -> None:
         self._paths = checked_paths(self.name, paths)
@@ -34,6 +36,14 @@ class ParquetFiles(Source):
         return near
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
+        position = split.start
+        for table in self.tables(split):
+            position += len(table)
+            with self._readable(split.partition):
+                rows = rows_of_table(table)
+            yield Chunk(rows, position)
+
+    def tables(self, split: Split) -> Iterator[pa.Table]:
         file = self._open(split.partition)
         end = file.metadata.num_rows if split.end is None else split.end
         position = 0
@@ -42,19 +52,24 @@ class ParquetFiles(Source):
             if position + rows_in_group <= split.start or position >= end:
                 position += rows_in_group
                 continue
-            for rows in self._rows(file, group, split.partition):
-                wanted = rows[max(0, split.start - position) : max(0, end - position)]
-                position += len(rows)
-                if wanted:
-                    yield Chunk(wanted, min(position, end))
+            for table in self._tables(file, group, split.partition):
+                first, last = max(0, split.start - position), max(0, end - position)
+                position += len(table)
+                if wanted := table.slice(first, max(0, last - first)):
+                    yield wanted
 
-    def _rows(self, file: pyarrow.parquet.ParquetFile, group: int, path: str) -> Iterator[list[Row]]:
-        try:
+    def _tables(self, file: pyarrow.parquet.ParquetFile, group: int, path: str) -> Iterator[pa.Table]:
+        with self._readable(path):
             for batch in file.iter_batches(_ROWS_PER_CHUNK, [group], columns=self._columns()):
                 table = pa.Table.from_batches([batch])
                 if self.schema is not None:
                     table = table.select(self.schema.names).cast(self.schema.arrow)
-                yield rows_of_table(table)
+                yield table
+
+    @contextmanager
+    def _readable(self, path: str) -> Iterator[None]:
+        try:
+            yield
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             fit = "" if self.schema is None else " with this schema"
             raise SourceError(f"{path}: the rows can't be read{fit}: {error}") from None

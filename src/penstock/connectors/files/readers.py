@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from penstock.clock import Clock
@@ -18,6 +19,9 @@ from penstock.connectors.files.lines import Limits, is_compressed, next_line, pa
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import FlowError
 from penstock.schema import Row, Schema, ddl_type
+
+# Not in the source, which is pickled.
+_DECODERS = {None: msgspec.json.Decoder(), Decimal: msgspec.json.Decoder(float_hook=Decimal)}
 
 
 class LineFiles(Source):
@@ -82,6 +86,12 @@ class JsonFiles(LineFiles):
     def _value(self, line: bytes) -> Any:
         if line.count(b"[") + line.count(b"{") > self._limits.nesting and self._depth(line) > self._limits.nesting:
             raise ValueError(f"nested more than {self._limits.nesting} deep; if right, raise limits=Limits(nesting=…)")
+        try:
+            return _DECODERS[self._parse_float].decode(line)
+        except Exception:  # the standard library takes some more, and tells better what it does not take
+            return self._decode_slowly(line)
+
+    def _decode_slowly(self, line: bytes) -> Any:
         try:
             return json.loads(line, parse_float=self._parse_float)
         except json.JSONDecodeError as error:

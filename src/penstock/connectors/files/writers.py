@@ -39,6 +39,9 @@ class FileSink(Sink):
         self._mode = mode
         self._suffix = suffix
 
+    writes_lines = False
+    """Whether its encoder is a `LineEncoder`."""
+
     @abstractmethod
     def encoder(self) -> Encoder:
         """A fresh encoder, for the next file."""
@@ -172,6 +175,7 @@ class TextSink(FileSink):
     """Each tuple as a line: `str(value)`."""
 
     name = "text"
+    writes_lines = True
 
     def __init__(self, path: PathLike, mode: Mode) -> None:
         super().__init__(path, None, mode, ".txt")
@@ -184,6 +188,7 @@ class JsonSink(FileSink):
     """Each tuple as a line of JSON; named tuples and dataclasses as objects."""
 
     name = "json"
+    writes_lines = True
 
     def __init__(self, path: PathLike, schema: str | None, mode: Mode) -> None:
         super().__init__(path, schema, mode, ".json")

@@ -195,8 +195,10 @@ class SparkJob(BackgroundJob):
         clock = self._engine.clock
         next_batch_at = 0.0
         while self._error is None:
-            if query.exception() is not None:
-                raise _translated(query.exception(), self._graph.flow)
+            if (told := query.exception()) is not None:
+                if self._error is None:  # else it is Spark's word for what has been raised in between
+                    self._error = _translated(told, self._graph.flow)
+                return
             if self._batches.finished >= admission.last:
                 admission.stop(self._batches.sources_without_readers())
                 if admission.has_ended or self._stop.requested:

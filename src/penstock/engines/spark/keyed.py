@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,82 +14,126 @@ from penstock.clock import SystemClock
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
 from penstock.ordering.keys import key_bytes
-from penstock.runtime.chain import compile_chain, make_part, normal_key
+from penstock.runtime.chain import changes_number, compile_chain, make_part, normal_key
 from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.state.buckets import Place, TaskStates
 
 _MISSING: Any = object()
+_MOST_STAGED = 512
 
 
-class KeyedStep:
-    """One keyed operator in one task of one batch.
+class KeyedChain:
+    """One keyed operator in one task of one batch, and the functions behind it.
 
     The generated loop works on a dict that holds just the keys of this batch; what is not there yet comes from the
     store, so that dict is what has changed when the batch is over.
     """
 
-    def __init__(self, flow: str, node: Node, states: TaskStates, buckets: int) -> None:
-        assert isinstance(node.kind, Remembers)
+    def __init__(self, flow: str, nodes: Sequence[Node], states: TaskStates, buckets: int) -> None:
+        keyed = nodes[0]
+        assert isinstance(keyed.kind, Remembers)
         self._flow = flow
-        self._node = node
-        self._kind = node.kind
+        self._nodes = nodes
+        self._operator = keyed.name
+        self._init = keyed.kind.init
         self._states = states
         self._buckets = buckets
         self._kept: dict[int, Mapping[Any, Any]] = {}
         self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
-        part = make_part(node, lambda: 0.0)
-        self._current: dict[Any, Any] = part["states"]
-        part["absent"] = self._absent
-        self._loop = compile_chain([node], [part]).whole
-        self._keeps_number = not self._kind.many and node.on_error == "fail"
-        self._received = self._emitted = self._failed = 0
-        self._dead: list[tuple[int, Any]] = []
+        parts = [make_part(node, lambda: 0.0) for node in nodes]
+        self._current: dict[Any, Any] = parts[0]["states"]
+        parts[0]["absent"] = self._absent
+        # Where each tuple gives one, they are in place already.
+        numbered = any(changes_number(node) or node.on_error != "fail" for node in nodes)
+        self._chain = compile_chain(nodes, parts, numbered)
+        self._received = self._emitted = 0
+        self._passed = [0] * len(nodes)
+        self._failures = [0] * len(nodes)
+        self._dead: list[tuple[str, int, Any]] = []
         self._clock = SystemClock()
         self._busy_seconds = 0.0
+        self._shares: list[float] | None = None
+        self.failed_at = 0
+        """Where in its slice the tuple was that ended it all."""
 
-    def run(self, part: Slice) -> list[Slice]:
-        """The outputs of a slice by port, the last one for dead letters."""
+    def run(self, part: Slice) -> dict[str, Slice]:
+        """The output of a slice, and the dead letters of each operator by its name."""
         began = self._clock.now()
-        self._received += len(part.values)
-        out: list[Any] = []
         self._dead = []
-        if self._keeps_number:
-            self._loop(part.values, [out], self._fail, [])
-            result = Slice(part.number, out, part.positions)
-        else:
-            result = self._one_by_one(part, out)
+        values = part.values
+        out: list[Any] = []
+        numbers: list[int] = []
+        first = 0
+        try:
+            if self._shares is None:
+                first = min(_MOST_STAGED, len(values))
+                self._learn_shares(values[:first], out, numbers)
+            later: list[int] = []
+            self._chain.whole(values[first:], [out, later], partial(self._fail, first, out), self._passed)
+        except _Failed as failed:
+            column = part.positions[0] if part.positions is not None else range(len(values))
+            self.failed_at = int(column[failed.number])
+            raise failed.error from failed.error.__cause__
+        numbers += [first + number for number in later] if first else later
+        self._received += len(values)
         self._emitted += len(out)
         self._busy_seconds += self._clock.now() - began
-        letters = [letter for _, letter in self._dead]
-        return [result, self._placed(part, letters, [place for place, _ in self._dead])]
+        found = {"": _placed(part, out, numbers) if self._chain.is_numbered else part.with_values(out)}
+        for operator in {name for name, _, _ in self._dead}:
+            dead = [(number, letter) for name, number, letter in self._dead if name == operator]
+            found[operator] = _placed(part, [letter for _, letter in dead], [number for number, _ in dead])
+        return found
 
-    def _one_by_one(self, part: Slice, out: list[Any]) -> Slice:
-        """A function that may give none or several: remember which tuple each output came from."""
-        loop, outputs, fail, passed = self._loop, [out], self._fail, [0]
-        places: list[int] = []
-        before = 0
-        for place, value in enumerate(part.values):
-            self._place = place
-            loop((value,), outputs, fail, passed)
-            after = len(out)
-            if after != before:
-                places += [place] * (after - before)
-                before = after
-        return self._placed(part, out, places)
+    def _learn_shares(self, values: Sequence[Any], out: list[Any], numbers: list[int]) -> None:
+        """Once in a task, function by function: how the time is shared out among them."""
+        seconds = []
+        failure: _Failed | None = None
+        numbers += range(len(values))
+        for place, step in enumerate(self._chain.steps):
+            began = self._clock.now()
+            given: list[Any] = []
+            came_from: list[int] = []
+            try:
+                step(values, [given, came_from], partial(self._fail_alone, place, numbers[:], given), [0])
+            except _Failed as failed:
+                # What it let through came before: a later function may fail on that, and is then the first to fail.
+                failure = failed
+            if self._chain.is_numbered:
+                numbers[:] = [numbers[number] for number in came_from]
+            if place in self._chain.counted:
+                self._passed[place] += len(given)
+            values = given
+            seconds.append(self._clock.now() - began)
+        if failure is not None:
+            raise failure
+        out += values
+        total = sum(seconds)
+        self._shares = [one / total for one in seconds] if total else [1 / len(seconds)] * len(seconds)
 
-    def _placed(self, part: Slice, values: list[Any], places: list[int]) -> Slice:
-        if part.positions is None:
-            return Slice(part.number, values)
-        origin = np.array(places, dtype=np.int64)
-        ordinal = np.arange(len(places)) - np.searchsorted(origin, origin)
-        return Slice(part.number, values, (*(column[origin] for column in part.positions), ordinal))
+    def _fail_alone(
+        self,
+        place: int,
+        numbers: list[int],
+        given: list[Any],
+        _step: int,
+        value: Any,
+        error: Exception,
+        number: int | None = None,
+    ) -> None:
+        self._fail(0, given, place, value, error, len(given) if number is None else numbers[number])
 
-    def _fail(self, _step: int, value: Any, error: Exception) -> None:
-        if is_fatal(self._node, error):
-            raise reported(self._flow, self._node, value, error) from error
-        self._failed += 1
-        if self._node.on_error == "dead-letter":
-            self._dead.append((self._place, dead_letter(self._node, value, error)))
+    def _fail(
+        self, first: int, out: list[Any], place: int, value: Any, error: Exception, number: int | None = None
+    ) -> None:
+        node = self._nodes[place]
+        number = len(out) if number is None else first + number  # without numbers, each value has given one
+        if is_fatal(node, error):
+            failure = reported(self._flow, node, value, error)
+            failure.__cause__ = error
+            raise _Failed(number, failure)
+        self._failures[place] += 1
+        if node.on_error == "dead-letter":
+            self._dead.append((node.name, number, dead_letter(node, value, error)))
 
     def _absent(self, key: Any) -> tuple[Any, Any]:
         """A key's first tuple in this batch: get its state."""
@@ -102,22 +147,45 @@ class KeyedStep:
         bucket = zlib.crc32(identity) % self._buckets
         kept = self._kept.get(bucket)
         if kept is None:
-            kept = self._kept[bucket] = self._states.states(Place(self._node.name, bucket))
+            kept = self._kept[bucket] = self._states.states(Place(self._operator, bucket))
         state = kept.get(stored, _MISSING)
         # Even if the function fails on this tuple the key may be listed: `keep` looks whether it has a state.
         self._touched[bucket].append((stored, key))
-        return key, self._kind.init() if state is _MISSING else state
+        return key, self._init() if state is _MISSING else state
 
     def keep(self) -> None:
         """Hand the changes to the store."""
         current = self._current
         for bucket, keys in self._touched.items():
             self._states.change(
-                Place(self._node.name, bucket), {stored: current[key] for stored, key in keys if key in current}
+                Place(self._operator, bucket), {stored: current[key] for stored, key in keys if key in current}
             )
 
     def busy_seconds(self) -> dict[str, float]:
-        return {self._node.name: self._busy_seconds}
+        shares = self._shares or [0.0] * len(self._nodes)
+        return {node.name: self._busy_seconds * share for node, share in zip(self._nodes, shares, strict=True)}
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        return {self._node.name: (self._received, self._emitted, self._failed, 0)}
+        counted = self._chain.counts(self._received, self._emitted, self._passed, self._failures)
+        return {
+            node.name: (received, emitted, failed, 0)
+            for node, (received, emitted), failed in zip(self._nodes, counted, self._failures, strict=True)
+        }
+
+
+class _Failed(Exception):
+    """Ends a loop: the number of the value, and what to tell."""
+
+    def __init__(self, number: int, error: Exception) -> None:
+        super().__init__(number, error)
+        self.number = number
+        self.error = error
+
+
+def _placed(part: Slice, values: list[Any], numbers: list[int]) -> Slice:
+    """What came from which value of a slice, with positions: several from one are told apart by their order."""
+    if part.positions is None:
+        return Slice(part.number, values)
+    origin = np.array(numbers, dtype=np.int64)
+    ordinal = np.arange(len(numbers)) - np.searchsorted(origin, origin)
+    return Slice(part.number, values, (*(column[origin] for column in part.positions), ordinal))

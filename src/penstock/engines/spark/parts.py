@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from penstock.connectors.files.writers import FileSink
@@ -28,16 +28,41 @@ def first_partitions(plan: Plan, tasks: Mapping[int, int]) -> dict[int, int]:
 def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mapping[int, int]) -> GroupTask:
     """What the tasks of one group are told."""
     is_keyed = group.spread is Spread.KEYS
+    exits = {edge: _exit(plan, edge, is_keyed, tasks, first) for edge in plan.out_of(group)}
+    straight = [edge for edge in exits if _is_straight(plan, edge)]
+    gathers = _written_before(plan, group)
     return GroupTask(
         group.spread,
         first[group.number],
         tasks[group.number],
-        Graph(plan.graph.flow, () if is_keyed else _nodes(plan, group)),
+        Graph(plan.graph.flow, () if is_keyed or gathers else _nodes(plan, group, straight)),
         {edge.number: _inlet(edge) for edge in plan.into(group)},
-        tuple(_exit(plan, edge, is_keyed, tasks, first) for edge in plan.out_of(group)),
+        tuple(exit for edge, exit in exits.items() if edge not in straight),
         {node.name: _source(node) for node in group.nodes if not node.inputs},
-        group.nodes[0] if is_keyed else None,
+        {
+            node.name: tuple(exits[edge] for edge in straight if edge.source.node == node.name)
+            for node in group.nodes
+            if not node.inputs
+        },
+        group.nodes if is_keyed else (),
+        gathers,
     )
+
+
+def _is_straight(plan: Plan, edge: Edge) -> bool:
+    """Whether a stream is what a source reads, in columns."""
+    kind = plan.node(edge.source.node).kind
+    return isinstance(kind, Reads) and kind.source.has_columns and edge.source.port == 0
+
+
+def _written_before(plan: Plan, group: Group) -> Node | None:
+    """The sink that is all of a group, if its lines can be written by those who send them."""
+    (node, *more), edges = group.nodes, plan.into(group)
+    if more or not isinstance(node.kind, Writes) or node.on_error == "dead-letter":
+        return None
+    sink = node.kind.sink
+    come_by_key = all(plan.groups[edge.start].spread is Spread.KEYS for edge in edges)
+    return node if isinstance(sink, FileSink) and sink.writes_lines and come_by_key and edges else None
 
 
 def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], first: Mapping[int, int]) -> Exit:
@@ -46,31 +71,38 @@ def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], firs
     if target.spread is Spread.KEYS:
         kind = target.nodes[0].kind
         assert isinstance(kind, Remembers)
-        assert kind.key is not None
-        key = kind.key.fn
+        key = kind.key
     ranks = [other.number for other in sorted(plan.into(target), key=_input_order)]
     return Exit(
         edge.number,
-        str(edge.source.port) if is_keyed else _outlet(edge),
+        _keyed_outlet(plan, edge) if is_keyed else "" if _is_straight(plan, edge) else _outlet(edge),
         target.level,
         first[edge.target],
         tasks[edge.target],
         target.spread,
         ranks.index(edge.number),
         key,
+        _written_before(plan, target),
     )
+
+
+def _keyed_outlet(plan: Plan, edge: Edge) -> str:
+    is_dead = edge.source.port == plan.node(edge.source.node).outputs
+    return edge.source.node if is_dead else ""
 
 
 def _input_order(edge: Edge) -> tuple[int, int]:
     return min(reader.port for reader in edge.readers), edge.number
 
 
-def _nodes(plan: Plan, group: Group) -> tuple[Node, ...]:
+def _nodes(plan: Plan, group: Group, straight: Sequence[Edge]) -> tuple[Node, ...]:
     where = group.nodes[0].where
     elsewhere = {edge.source: PortRef(_inlet(edge)) for edge in plan.into(group)}
     inlets = [Node(ref.node, Reads(Inlet()), (), (), 1, "fail", where) for ref in elsewhere.values()]
     outlets = [
-        Node(_outlet(edge), Writes(Outlet()), (edge.source,), (), 0, "fail", where) for edge in plan.out_of(group)
+        Node(_outlet(edge), Writes(Outlet()), (edge.source,), (), 0, "fail", where)
+        for edge in plan.out_of(group)
+        if edge not in straight
     ]
     members = [
         replace(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.connectors.source import Source
-from penstock.flow.nodes import Graph, Node
+from penstock.flow.nodes import Graph, Key, Node
 from penstock.plan.groups import Spread
 from penstock.state.buckets import Chain, Place
 
@@ -18,7 +17,10 @@ class Exit:
 
     edge: int
     outlet: str
-    """The pseudo-sink of the group's graph that gathers them; for a keyed group, the number of the port."""
+    """The pseudo-sink of the group's graph that gathers them; nothing for what comes straight from a source.
+
+    Of a keyed group, the operator whose dead letters they are, or nothing.
+    """
     level: int
     first: int
     """The first partition of the target group."""
@@ -26,7 +28,9 @@ class Exit:
     spread: Spread
     rank: int
     """Which of the target group's inputs it is."""
-    key: Callable[[Any], Any] | None = None
+    key: Key | None = None
+    writes: Node | None = None
+    """The sink of lines that is all there is at the other end: they are written here, where there are more tasks."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,12 @@ class GroupTask:
     exits: tuple[Exit, ...]
     sources: Mapping[str, Source]
     """Those that tasks read by themselves."""
-    keyed: Node | None = None
+    straight: Mapping[str, tuple[Exit, ...]]
+    """Where the tables of a source go that nobody here looks at."""
+    keyed: tuple[Node, ...] = ()
+    """A keyed operator and the functions behind it."""
+    gathers: Node | None = None
+    """A sink whose lines come written."""
 
 
 @dataclass(frozen=True)
@@ -111,4 +120,5 @@ class TaskReport:
     """Operators that will never do anything more."""
     error: bytes | None = None
     """A pickled exception."""
-    error_place: int = 0
+    error_place: tuple[int, int] = (0, 0)
+    """The slice, and the position in it, of the tuple that made it fail."""

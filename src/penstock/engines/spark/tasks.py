@@ -7,6 +7,7 @@ import hashlib
 import os
 import pickle
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,18 +18,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.clock import SystemClock
-from penstock.connectors.source import Chunk, Split
+from penstock.connectors.source import Chunk, Source, Split
 from penstock.engines.spark import wire
-from penstock.engines.spark.keyed import KeyedStep
-from penstock.engines.spark.outlets import FileStage, ValueStage
+from penstock.engines.spark.columns import column_hashes
+from penstock.engines.spark.keyed import KeyedChain
+from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, Staged, TaskReport
 from penstock.errors import SourceError
-from penstock.flow.nodes import Writes
+from penstock.flow.nodes import PortRef, Writes
 from penstock.ordering.keys import key_hash
 from penstock.plan.groups import Spread
 from penstock.runtime.inlets import Outlet
 from penstock.runtime.quiescence import Part
+from penstock.schema import rows_of_table
 from penstock.state import pickles
 from penstock.state.buckets import Place, TaskStates
 from penstock.state.files import Files
@@ -69,7 +72,7 @@ class _LevelTask:
         own = self._own(wire.rows_of(arriving))
         group_here = level.group_of(self._partition)
         if group_here is not None:
-            made = _KeysTask if group_here.spread is Spread.KEYS else _OrderedTask
+            made = _KeysTask if group_here.keyed else _LinesTask if group_here.gathers else _OrderedTask
             yield from self._run(made(level, group_here, self._partition, wire.slices_of(own)))
         for _ in own:
             pass  # a failed task has not read everything, and what passes must pass
@@ -117,8 +120,10 @@ class _GroupRun:
         self.files = Files(level.root)
         self.states = TaskStates(self.files, level.query, level.chains)
         self.staged: list[Staged] = []
-        self.place = 0
-        self._doors = {exit.edge: _Door(exit, level) for exit in group.exits}
+        self.place = (0, 0)
+        """The slice and the position at which it fails, if it fails."""
+        exits = [*group.exits, *(exit for exits in group.straight.values() for exit in exits)]
+        self._doors = {exit.edge: _Door(exit, level) for exit in exits}
 
     def rows(self) -> Iterator[wire.Row]:
         raise NotImplementedError
@@ -147,8 +152,14 @@ class _GroupRun:
         return TaskReport(self.level.number, self.partition, {}, {}, (), error=portable(error), error_place=self.place)
 
     def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
-        if part.values:
+        if len(part.values):
             yield from self._doors[exit.edge].rows(part)
+
+    def stage(self, sink: str, number: int, data: bytes, rows: int) -> None:
+        """Write some output of a sink to a file that only the manifest makes part of the result."""
+        file = f"outputs/{self.level.batch:010d}/{hashlib.sha256(data).hexdigest()}"
+        self.files.write(file, data)
+        self.staged.append(Staged(sink, number, file, rows))
 
 
 class _Door:
@@ -168,19 +179,26 @@ class _Door:
             yield self._row(part.number, task, wire.packed(part.values, part.positions))
 
     def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
-        targets = np.array(self._targets(part.values), dtype=np.int32)
+        targets = self._targets(part.values)
         columns = part.column()
         for task in range(self._exit.tasks):
             places = np.flatnonzero(targets == task)
             if len(places):
-                values = part.values
-                chosen = values if len(places) == len(values) else [values[place] for place in places.tolist()]
-                payload = wire.packed(chosen, tuple(column[places] for column in columns))
-                yield self._row(part.number, task, payload)
+                chosen = part.values if len(places) == len(part.values) else _chosen(part.values, places)
+                yield self._row(part.number, task, wire.packed(chosen, tuple(column[places] for column in columns)))
 
-    def _targets(self, values: list[Any]) -> list[int]:
-        key, targets = self._exit.key, []
+    def _targets(self, values: wire.Values) -> Any:
+        """The task of each tuple."""
+        key = self._exit.key
         assert key is not None
+        if isinstance(values, pa.Table):
+            if key.columns and (hashes := column_hashes(values, key.columns)) is not None:
+                return hashes % self._buckets * self._exit.tasks // self._buckets
+            values = rows_of_table(values)
+        return np.array(self._one_by_one(key.fn, values), dtype=np.int32)
+
+    def _one_by_one(self, key: Callable[[Any], Any], values: list[Any]) -> list[int]:
+        targets: list[int] = []
         if len(self._known) > _MOST_KNOWN_KEYS:
             self._known.clear()
         known = self._known.get
@@ -207,6 +225,10 @@ class _Door:
         return wire.Row(exit.level, final, final, place, exit.edge, payload)
 
 
+def _chosen(values: wire.Values, places: Any) -> wire.Values:
+    return values.take(places) if isinstance(values, pa.Table) else [values[place] for place in places.tolist()]
+
+
 def _mixed(number: int) -> int:
     """Neighbouring slices of one split, and the first slices of all splits, go to different tasks."""
     return (number >> 24) + (number & 0xFFFFFF)
@@ -224,7 +246,7 @@ class _PartRun(_GroupRun):
 
     def fed(self, inlet: str, number: int, values: list[Any], may_be_unreadable: bool = False) -> Iterator[wire.Row]:
         """Let a slice in, and send what comes out as a slice of that number."""
-        self.place = number
+        self.place = (number, 0)
         self.part.feed(inlet, Chunk(values, 0, all_readable=not may_be_unreadable))
         yield from self.out(number)
 
@@ -236,9 +258,7 @@ class _PartRun(_GroupRun):
         for name, stage in self._stages.items():
             data, rows = stage.take()
             if rows:
-                file = f"outputs/{self.level.batch:010d}/{hashlib.sha256(data).hexdigest()}"
-                self.files.write(file, data)
-                self.staged.append(Staged(name, number, file, rows))
+                self.stage(name, number, data, rows)
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return {
@@ -260,25 +280,64 @@ class _SplitsTask(_PartRun):
     def __init__(self, level: Level, group: GroupTask, partition: int, descriptors: list[Descriptor]) -> None:
         super().__init__(level, group, partition)
         self._descriptors = descriptors
+        self._passed_on: Counter[str] = Counter()
+        """How many tuples of a source went elsewhere, unseen."""
 
     def rows(self) -> Iterator[wire.Row]:
         for descriptor in self._descriptors:
-            values = self._values(descriptor)
             number = descriptor.number << 24
-            while taken := list(islice(values, wire.ROWS_PER_SLICE)):
-                yield from self.fed(descriptor.operator, number, taken, may_be_unreadable=True)
+            straight = self.group.straight[descriptor.operator]
+            for values in self._tables(descriptor) if straight else self._lists(descriptor):
+                for exit in straight:
+                    yield from self.sent(exit, wire.Slice(number, values))
+                if straight and not self._is_read(descriptor.operator):
+                    self._passed_on[descriptor.operator] += len(values)
+                else:
+                    fed = rows_of_table(values) if straight else values
+                    yield from self.fed(descriptor.operator, number, fed, may_be_unreadable=not straight)
                 number += 1
+
+    def _lists(self, descriptor: Descriptor) -> Iterator[list[Any]]:
+        values = self._values(descriptor)
+        while taken := list(islice(values, wire.ROWS_PER_SLICE)):
+            yield taken
+
+    def _tables(self, descriptor: Descriptor) -> Iterator[pa.Table]:
+        _check_version(descriptor)
+        source, split = self._source(descriptor)
+        waiting: list[pa.Table] = []
+        for table in source.tables(split):
+            while room := wire.ROWS_PER_SLICE - sum(map(len, waiting)):
+                waiting.append(table.slice(0, room))
+                table = table.slice(room)
+                if not table:
+                    break
+                yield pa.concat_tables(waiting)
+                waiting = []
+        if waiting:
+            yield pa.concat_tables(waiting)
 
     def _values(self, descriptor: Descriptor) -> Iterator[Any]:
         if descriptor.spool is not None:
             yield from pickle.loads(self.files.read(descriptor.spool))
             return
-        if descriptor.version is not None:
-            _check_version(descriptor)
-        source = self.group.sources[descriptor.operator]
-        split = Split(descriptor.partition, descriptor.start, descriptor.end)
+        _check_version(descriptor)
+        source, split = self._source(descriptor)
         for chunk in source.read(split, SystemClock()):
             yield from chunk.values
+
+    def _source(self, descriptor: Descriptor) -> tuple[Source, Split]:
+        split = Split(descriptor.partition, descriptor.start, descriptor.end)
+        return self.group.sources[descriptor.operator], split
+
+    def _is_read(self, source: str) -> bool:
+        return PortRef(source) in self.group.graph.readers
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        counts = super().counts()
+        for source, rows in self._passed_on.items():
+            counts[source] = (rows, rows, 0, 0)
+        return counts
 
 
 def version_of(path: str) -> tuple[int, int]:
@@ -287,6 +346,8 @@ def version_of(path: str) -> tuple[int, int]:
 
 
 def _check_version(descriptor: Descriptor) -> None:
+    if descriptor.version is None:
+        return
     try:
         now = version_of(descriptor.partition)
     except OSError:
@@ -338,23 +399,60 @@ class _KeysTask(_GroupRun):
         self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
     ) -> None:
         super().__init__(level, group, partition)
-        assert group.keyed is not None
-        self._step = KeyedStep(level.flow, group.keyed, self.states, level.buckets)
+        self._chain = KeyedChain(level.flow, group.keyed, self.states, level.buckets)
+        self._writers = {exit.edge: LineWriter(level.flow, exit.writes) for exit in group.exits if exit.writes}
         self._slices = slices
 
     def rows(self) -> Iterator[wire.Row]:
         for _, part in self._slices:
-            self.place = part.number
-            outputs = self._step.run(part)
+            try:
+                outputs = self._chain.run(part)
+            except Exception:
+                self.place = (part.number, self._chain.failed_at)
+                raise
+            self.place = (part.number, 0)
             for exit in self.group.exits:
-                yield from self.sent(exit, outputs[int(exit.outlet)])
-        self._step.keep()
+                if exit.outlet in outputs:
+                    out = outputs[exit.outlet]
+                    if exit.writes is not None:
+                        out = self._writers[exit.edge].written(out)
+                    yield from self.sent(exit, out)
+        self._chain.keep()
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        return self._step.counts()
+        rejected = {writer.operator: (writer.failed, 0, writer.failed, 0) for writer in self._writers.values()}
+        return {**self._chain.counts(), **rejected}
 
     def busy_seconds(self) -> dict[str, float]:
-        return self._step.busy_seconds()
+        return {
+            **self._chain.busy_seconds(),
+            **{writer.operator: writer.busy_seconds for writer in self._writers.values()},
+        }
+
+
+class _LinesTask(_GroupRun):
+    """Puts written lines in order."""
+
+    def __init__(
+        self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
+    ) -> None:
+        super().__init__(level, group, partition)
+        assert group.gathers is not None
+        self._operator = group.gathers.name
+        self._slices = slices
+        self._rows = 0
+
+    def rows(self) -> Iterator[wire.Row]:
+        for _, part in self._slices:
+            self._rows += len(part.values)
+            self.stage(self._operator, part.number, joined(part.values), len(part.values))
+        yield from ()
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        return {self._operator: (self._rows, 0, 0, 0)}
+
+    def busy_seconds(self) -> dict[str, float]:
+        return {}
 
 
 def portable(error: Exception) -> bytes:

@@ -6,12 +6,13 @@ import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.engines.spark.pickling import dumps
+from penstock.schema import rows_of_table
 
 SCHEMA = "level int, final int, target int, place long, edge int, payload binary"
 """The level at which a row is opened and its partition there; its partition at the next level; its place in the order
@@ -48,14 +49,21 @@ class Row:
     payload: bytes
 
 
+Values: TypeAlias = Any
+"""Tuples as a list of objects, as a table of rows, or as an array of written lines."""
+
+
 @dataclass(frozen=True)
 class Slice:
     """Some consecutive tuples of a stream, or those of them that came to one task; `positions` tell which."""
 
     number: int
-    values: list[Any]
+    values: Values
     positions: Positions | None = None
     """`None` where the slice is whole."""
+
+    def with_values(self, values: Values) -> Slice:
+        return Slice(self.number, values, self.positions)
 
     def column(self) -> Positions:
         return (np.arange(len(self.values)),) if self.positions is None else self.positions
@@ -74,8 +82,37 @@ def slice_of(place: int) -> int:
     return place & ((1 << _PLACE_BITS) - 1)
 
 
-def packed(values: list[Any], positions: Positions | None) -> bytes:
-    return dumps((positions, values))
+def packed(values: Values, positions: Positions | None) -> bytes:
+    return dumps((positions, values if isinstance(values, list) else _Columns.of(values)))
+
+
+def unpacked(payload: bytes) -> tuple[Positions | None, Values]:
+    """Rows of a table are objects again: it is operators that get them."""
+    positions, values = pickle.loads(payload)
+    if isinstance(values, _Columns):
+        table = values.table()
+        values = table.column(0).combine_chunks() if values.is_array else rows_of_table(table)
+    return positions, values
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Arrow's own bytes for a table or an array: cheaper than a pickle, which keeps the whole of what was sliced."""
+
+    data: bytes
+    is_array: bool
+
+    @classmethod
+    def of(cls, values: pa.Table | pa.Array) -> _Columns:
+        is_array = not isinstance(values, pa.Table)
+        table = pa.table({"": values}) if is_array else values
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+        return cls(out.getvalue().to_pybytes(), is_array)
+
+    def table(self) -> pa.Table:
+        return pa.ipc.open_stream(self.data).read_all()
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
@@ -109,13 +146,16 @@ def slices_of(rows: Iterable[Row]) -> Iterator[tuple[int, Slice]]:
     Where several tasks have worked on a slice, their tuples are put in order again.
     """
     for (place, edge), parts in groupby(rows, key=lambda row: (row.place, row.edge)):
-        loaded = [pickle.loads(row.payload) for row in parts]
+        loaded = [unpacked(row.payload) for row in parts]
         positions, values = loaded[0] if len(loaded) == 1 else _merged(loaded)
         yield edge, Slice(slice_of(place), values, positions)
 
 
-def _merged(parts: list[tuple[Positions, list[Any]]]) -> tuple[Positions, list[Any]]:
+def _merged(parts: list[tuple[Any, Values]]) -> tuple[Positions, Values]:
     columns = tuple(np.concatenate(column) for column in zip(*(positions for positions, _ in parts), strict=True))
-    values = [value for _, part in parts for value in part]
     order = np.lexsort(columns[::-1])
-    return tuple(column[order] for column in columns), [values[place] for place in order.tolist()]
+    ordered = tuple(column[order] for column in columns)
+    if not isinstance(parts[0][1], list):
+        return ordered, pa.concat_arrays([lines for _, lines in parts]).take(pa.array(order))
+    values = [value for _, part in parts for value in part]
+    return ordered, [values[place] for place in order.tolist()]
