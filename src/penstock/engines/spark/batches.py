@@ -17,7 +17,7 @@ from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
 from penstock.engines.spark.publish import Outputs, Publisher, outputs_of
-from penstock.engines.spark.stages import Level, TaskReport
+from penstock.engines.spark.stages import Level, LevelBatch, TaskReport, batch_file
 from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import run_level
 from penstock.errors import CheckpointError, PenstockError
@@ -28,6 +28,7 @@ from penstock.state.manifests import Manifest, manifest_name
 
 _MOST_RERUNS = 3
 _KEPT_BATCHES = 50
+_BATCH = "penstock.batch"
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
@@ -57,6 +58,8 @@ class Batches:
         self.finished = finished
         """The last batch that is out."""
         self._outputs_before: Outputs = {}
+        self._stages: Any = None
+        self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
 
     def run(self, frame: Any, batch: int) -> None:
@@ -131,29 +134,41 @@ class Batches:
 
     def _job(self, spark: Any, admitted: Admitted) -> Any:
         """One job, one pass: each level is a stage. Spark's own frame only tells that there is a batch."""
+        plan, tasks = self._plan, dict(self.tasks)
+        chains = self._checkpoint.manifests.chains()
+        for number, groups in enumerate(plan.levels):
+            names = {node.name for group in groups for node in group.nodes}
+            told = LevelBatch(
+                admitted.number,
+                admitted.closes,
+                {place: chain for place, chain in chains.items() if place.operator in names},
+                (admitted.tasks or ((),)) if number == 0 else (),
+            )
+            self._checkpoint.files.write(batch_file(number, admitted.number), pickle.dumps(told))
+        readers = max(1, len(admitted.tasks))
+        if self._stages is None or self._stages_for != (readers, tasks):
+            self._stages, self._stages_for = self._make_stages(spark, readers, tasks), (readers, tasks)
+        spark.sparkContext.setLocalProperty(_BATCH, str(admitted.number))
+        # A new frame, or Spark would think that it has run these stages before.
+        return self._stages.select("payload")
+
+    def _make_stages(self, spark: Any, readers: int, tasks: dict[int, int]) -> Any:
         from pyspark.sql import functions
 
-        plan, checkpoint, tasks = self._plan, self._checkpoint, dict(self.tasks)
+        plan, checkpoint = self._plan, self._checkpoint
         first = first_partitions(plan, tasks)
-        chains = checkpoint.manifests.chains()
-        readers = max(1, len(admitted.tasks))
         frame = spark.range(0, readers, 1, readers)
         partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
         for number, groups in enumerate(plan.levels):
-            names = {node.name for group in groups for node in group.nodes}
             level = Level(
                 number=number,
                 levels=len(plan.levels),
                 query=checkpoint.query,
-                batch=admitted.number,
                 root=checkpoint.root,
                 buckets=checkpoint.buckets,
-                closes=admitted.closes,
                 flow=plan.graph.flow,
                 groups=tuple(group_task(plan, group, tasks, first) for group in groups),
-                chains={place: chain for place, chain in chains.items() if place.operator in names},
                 next_partitions=partitions[number + 1] if number + 1 < len(partitions) else 1,
-                parts=(admitted.tasks or ((),)) if number == 0 else (),
             )
             if number > 0:
                 frame = frame.repartitionById(partitions[number], functions.col("target"))
@@ -163,7 +178,7 @@ class Batches:
 
     @staticmethod
     def _reports(frame: Any) -> list[TaskReport]:
-        payloads = frame.select("payload").toArrow().column("payload").to_pylist()
+        payloads = frame.toArrow().column("payload").to_pylist()
         return sorted(
             (pickle.loads(payload) for payload in payloads), key=lambda report: (report.level, report.partition)
         )
@@ -193,6 +208,8 @@ class Batches:
             return
         files.delete_folder(f"spool/{batch - 1:010d}")
         files.delete(admitted_name(batch - _KEPT_BATCHES))
+        for level in range(len(self._plan.levels)):
+            files.delete(batch_file(level, batch - 1))
         if batch % _KEPT_BATCHES == 0:
             self._checkpoint.manifests.sweep(batch - 1, now=files.modified(manifest_name(batch)))
 
@@ -210,7 +227,8 @@ def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:
 
         context = TaskContext.get()
         assert context is not None
-        return run_level(level_pickle, context.partitionId(), arriving, busy_seconds.add)
+        batch = int(context.getLocalProperty(_BATCH) or 0)
+        return run_level(level_pickle, batch, context.partitionId(), arriving, busy_seconds.add)
 
     return run
 

@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of one level: plain values, pickled once and sent with the job."""
+"""What the driver tells the tasks of one level: plain values, pickled."""
 
 from __future__ import annotations
 
@@ -73,27 +73,37 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Level:
-    """All that the tasks of one level need in one batch."""
+    """What the tasks of one level need in every batch, as long as nobody rescales."""
 
     number: int
     levels: int
     query: str
-    batch: int
     root: str
     buckets: int
-    closes: bool
     flow: str
     groups: tuple[GroupTask, ...]
-    chains: Mapping[Place, Chain]
     next_partitions: int
-    parts: tuple[tuple[Descriptor, ...], ...] = ()
-    """At the first level, what each task reads."""
 
     def group_of(self, partition: int) -> GroupTask | None:
         for group in self.groups:
             if group.first <= partition < group.first + group.tasks:
                 return group
         return None
+
+
+@dataclass(frozen=True)
+class LevelBatch:
+    """What they need in one batch; in a file of the checkpoint, because Spark plans its stages only once."""
+
+    number: int
+    closes: bool
+    chains: Mapping[Place, Chain]
+    parts: tuple[tuple[Descriptor, ...], ...] = ()
+    """At the first level, what each task reads."""
+
+
+def batch_file(level: int, batch: int) -> str:
+    return f"batches/{batch:010d}-{level}"
 
 
 @dataclass(frozen=True)

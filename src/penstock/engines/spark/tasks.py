@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from penstock.engines.spark.columns import column_hashes
 from penstock.engines.spark.keyed import KeyedChain
 from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
 from penstock.engines.spark.pickling import dumps
-from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, Staged, TaskReport
+from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, Staged, TaskReport, batch_file
 from penstock.errors import SourceError
 from penstock.flow.nodes import PortRef, Writes
 from penstock.ordering.keys import key_hash
@@ -40,19 +40,27 @@ _MOST_KNOWN_KEYS = 1 << 20
 
 
 def run_level(
-    level_pickle: bytes, partition: int, arriving: Iterator[pa.RecordBatch], spent: Callable[[dict[str, float]], None]
+    level_pickle: bytes,
+    batch: int,
+    partition: int,
+    arriving: Iterator[pa.RecordBatch],
+    spent: Callable[[dict[str, float]], None],
 ) -> Iterator[pa.RecordBatch]:
     """A level's work on one partition; `spent` is told the busy seconds of its operators."""
     # A slice of rows is a hundred thousand objects without a cycle: looking for one at every 700 costs a tenth.
     gc.set_threshold(100_000, 20, 20)
     pickles.dumps = dumps
     level: Level = pickle.loads(level_pickle)
-    return wire.batches(_LevelTask(level, partition, spent).rows(arriving))
+    told: LevelBatch = pickle.loads(Files(level.root).read(batch_file(level.number, batch)))
+    return wire.batches(_LevelTask(level, told, partition, spent).rows(arriving))
 
 
 class _LevelTask:
-    def __init__(self, level: Level, partition: int, spent: Callable[[dict[str, float]], None]) -> None:
+    def __init__(
+        self, level: Level, batch: LevelBatch, partition: int, spent: Callable[[dict[str, float]], None]
+    ) -> None:
         self._level = level
+        self._batch = batch
         self._spent = spent
         self._partition = partition
         self._passing: list[wire.Row] = []
@@ -62,21 +70,27 @@ class _LevelTask:
         level = self._level
         if level.number == 0:
             descriptors = [
-                part for batch in arriving for number in batch.column(0).to_pylist() for part in level.parts[number]
+                part
+                for batch in arriving
+                for number in batch.column(0).to_pylist()
+                for part in self._batch.parts[number]
             ]
             for group in level.groups:
                 mine = [descriptor for descriptor in descriptors if descriptor.operator in group.sources]
                 if mine:
-                    yield from self._run(_SplitsTask(level, group, self._partition, mine))
+                    yield from self._run(_SplitsTask(self._about(group), mine))
             return
         own = self._own(wire.rows_of(arriving))
         group_here = level.group_of(self._partition)
         if group_here is not None:
             made = _KeysTask if group_here.keyed else _LinesTask if group_here.gathers else _OrderedTask
-            yield from self._run(made(level, group_here, self._partition, wire.slices_of(own)))
+            yield from self._run(made(self._about(group_here), wire.slices_of(own)))
         for _ in own:
             pass  # a failed task has not read everything, and what passes must pass
         yield from self._passed()
+
+    def _about(self, group: GroupTask) -> _About:
+        return _About(self._level, self._batch, group, self._partition)
 
     def _run(self, task: _GroupRun) -> Iterator[wire.Row]:
         try:
@@ -110,15 +124,23 @@ class _LevelTask:
         return row if row.target == target else replace(row, target=target)
 
 
+class _About(NamedTuple):
+    """What a task is: where it stands, and in which batch."""
+
+    level: Level
+    batch: LevelBatch
+    group: GroupTask
+    partition: int
+
+
 class _GroupRun:
     """One group's share: slices in, slices out."""
 
-    def __init__(self, level: Level, group: GroupTask, partition: int) -> None:
-        self.level = level
-        self.group = group
-        self.partition = partition
+    def __init__(self, about: _About) -> None:
+        self.level, self.batch, self.group, self.partition = about
+        level, group = self.level, self.group
         self.files = Files(level.root)
-        self.states = TaskStates(self.files, level.query, level.chains)
+        self.states = TaskStates(self.files, level.query, self.batch.chains)
         self.staged: list[Staged] = []
         self.place = (0, 0)
         """The slice and the position at which it fails, if it fails."""
@@ -157,7 +179,7 @@ class _GroupRun:
 
     def stage(self, sink: str, number: int, data: bytes, rows: int) -> None:
         """Write some output of a sink to a file that only the manifest makes part of the result."""
-        file = f"outputs/{self.level.batch:010d}/{hashlib.sha256(data).hexdigest()}"
+        file = f"outputs/{self.batch.number:010d}/{hashlib.sha256(data).hexdigest()}"
         self.files.write(file, data)
         self.staged.append(Staged(sink, number, file, rows))
 
@@ -237,10 +259,11 @@ def _mixed(number: int) -> int:
 class _PartRun(_GroupRun):
     """A group that runs on the runtime, between inlets and outlets."""
 
-    def __init__(self, level: Level, group: GroupTask, partition: int) -> None:
-        super().__init__(level, group, partition)
-        self.part = Part(group.graph)
-        sinks = {node.name: node.kind.sink for node in group.graph.nodes if isinstance(node.kind, Writes)}
+    def __init__(self, about: _About) -> None:
+        super().__init__(about)
+        graph = self.group.graph
+        self.part = Part(graph)
+        sinks = {node.name: node.kind.sink for node in graph.nodes if isinstance(node.kind, Writes)}
         self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
         self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
 
@@ -277,8 +300,8 @@ class _PartRun(_GroupRun):
 class _SplitsTask(_PartRun):
     """Reads parts of a source."""
 
-    def __init__(self, level: Level, group: GroupTask, partition: int, descriptors: list[Descriptor]) -> None:
-        super().__init__(level, group, partition)
+    def __init__(self, about: _About, descriptors: list[Descriptor]) -> None:
+        super().__init__(about)
         self._descriptors = descriptors
         self._passed_on: Counter[str] = Counter()
         """How many tuples of a source went elsewhere, unseen."""
@@ -362,13 +385,11 @@ def _check_version(descriptor: Descriptor) -> None:
 class _OrderedTask(_PartRun):
     """Works on whole slices, in their order; the only task of its group keeps the operators' state."""
 
-    def __init__(
-        self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
-    ) -> None:
-        super().__init__(level, group, partition)
+    def __init__(self, about: _About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
         self._slices = slices
-        self._is_one = group.spread is Spread.ONE
-        self._places = {node.name: Place(node.name, 0) for node in group.graph.nodes}
+        self._is_one = self.group.spread is Spread.ONE
+        self._places = {node.name: Place(node.name, 0) for node in self.group.graph.nodes}
 
     def completed(self) -> frozenset[str]:
         return frozenset(self.part.completed()) if self._is_one else frozenset()
@@ -382,7 +403,7 @@ class _OrderedTask(_PartRun):
             number = count if self._is_one else part.number
             yield from self.fed(self.group.inlets[edge], number, part.values)
             count += 1
-        if self.level.closes:
+        if self.batch.closes:
             self.part.close()
             yield from self.out(count if self._is_one else 1 << 49)
         elif self._is_one:
@@ -395,10 +416,9 @@ class _OrderedTask(_PartRun):
 class _KeysTask(_GroupRun):
     """Works on the tuples of its keys, slice by slice; the tuples keep their positions."""
 
-    def __init__(
-        self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
-    ) -> None:
-        super().__init__(level, group, partition)
+    def __init__(self, about: _About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
+        level, group = self.level, self.group
         self._chain = KeyedChain(level.flow, group.keyed, self.states, level.buckets)
         self._writers = {exit.edge: LineWriter(level.flow, exit.writes) for exit in group.exits if exit.writes}
         self._slices = slices
@@ -433,12 +453,10 @@ class _KeysTask(_GroupRun):
 class _LinesTask(_GroupRun):
     """Puts written lines in order."""
 
-    def __init__(
-        self, level: Level, group: GroupTask, partition: int, slices: Iterator[tuple[int, wire.Slice]]
-    ) -> None:
-        super().__init__(level, group, partition)
-        assert group.gathers is not None
-        self._operator = group.gathers.name
+    def __init__(self, about: _About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
+        assert self.group.gathers is not None
+        self._operator = self.group.gathers.name
         self._slices = slices
         self._rows = 0
 

@@ -10,17 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.engines.spark.pickling import dumps
 from penstock.schema import rows_of_table
-
-SCHEMA = "level int, final int, target int, place long, edge int, payload binary"
-"""The level at which a row is opened and its partition there; its partition at the next level; its place in the order
-of that partition; the edge it travels on, or -1 for a report to the driver."""
-REPORT = -1
-ROWS_PER_SLICE = 65_536
-_PLACE_BITS = 50
-_BYTES_PER_BATCH = 16 << 20
 
 _ARROW = pa.schema(
     [
@@ -32,6 +25,13 @@ _ARROW = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+SCHEMA = from_arrow_schema(_ARROW)
+"""The level at which a row is opened and its partition there; its partition at the next level; its place in the order
+of that partition; the edge it travels on, or -1 for a report to the driver."""
+REPORT = -1
+ROWS_PER_SLICE = 65_536
+_PLACE_BITS = 50
+_BYTES_PER_BATCH = 16 << 20
 
 Positions = tuple[Any, ...]
 """Columns of integers that together say where in its slice each tuple belongs."""
