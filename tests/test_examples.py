@@ -8,6 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import cli
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -22,6 +25,13 @@ def printed(target: str) -> list[str]:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_runs(path):
     assert printed(f"{path}:flow")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_prints_the_same_on_spark(path):
+    result = CliRunner().invoke(cli, ["run", f"{path}:flow", "--no-report"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == printed(f"{path}:flow")
 
 
 NAMED_VALUES = [

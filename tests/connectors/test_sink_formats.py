@@ -290,3 +290,37 @@ def test_parquet_that_can_not_be_encoded_is_a_sink_error(tmp_path):
     with pytest.raises(ps.SinkError, match="no child field"):
         write(ps.sinks.parquet(tmp_path), [{"a": {}}])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1, "b": "ž\n\u2028", "c": None, "d": True, "e": 0.1, "f": -1 << 70},
+        {"a": float("1e300"), "b": 1e-7, "c": -0.0},
+        [1, "x", None],
+        (1.5, "y"),
+        {},
+        [],
+        {"nested": {"a": [1, {"b": 1e16}]}},
+        {1: "a number as a key"},
+        {None: 1, True: 2},
+    ],
+)
+def test_json_is_the_same_whoever_is_beside_it(tmp_path, value):
+    """Simple values are written another way than others: a neighbour must not change how one looks."""
+    write(ps.sinks.json(tmp_path / "alone"), [value])
+    write(ps.sinks.json(tmp_path / "beside"), [{"when": date(2026, 11, 16)}, value, {"a": {"b": 1}}])
+    alone, beside = (
+        (tmp_path / where / "part-00000000.json").read_bytes().splitlines(keepends=True)
+        for where in ("alone", "beside")
+    )
+    assert beside[1:2] == alone
+    plain = list(value) if isinstance(value, tuple) else value
+    found = json.loads(alone[0])
+    assert found == (plain if not isinstance(value, dict) else json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize("value", [{"a": float("nan")}, [float("inf")], {"a": [float("-inf")]}])
+def test_json_has_no_word_for_what_is_not_a_finite_number(tmp_path, value):
+    with pytest.raises(ps.OperatorError, match="JSON compliant"):
+        write(ps.sinks.json(tmp_path), [{"a": 1.0}, value])

@@ -223,3 +223,23 @@ def test_at_end_keep_leaves_windows_open(engine):
 def test_wrong_specifications_are_flow_errors(make, message):
     with pytest.raises(ps.FlowError, match=message):
         make()
+
+
+def test_a_window_that_fails_keeps_no_other_from_closing(engine):
+    def finish(count):
+        return 1 // (count != 2)
+
+    def failing(stream):
+        return (
+            keyed(stream)
+            .window(ps.windows.tumbling(10, time=at))
+            .aggregate(init=int, add=lambda count, _: count + 1, finish=finish, on_error="skip")
+        )
+
+    values = [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 11), ("a", 25)]
+    assert sorted(outputs(engine, failing, values)) == [
+        ("a", 20, 30, 1),
+        ("b", 0, 10, 1),
+        ("c", 0, 10, 1),
+        ("c", 10, 20, 1),
+    ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
 
 import penstock as ps
 
@@ -140,6 +144,46 @@ def windows(flow, count):
     ]
 
 
+def windows_out_of_order(flow, count):
+    """Times jump back and forth, keys are many, some tuples are late and some can't be told the time of."""
+
+    def time_of(pair):
+        return pair[0] // (pair[0] % 17 != 5)
+
+    times = [(i * 7 % 40 + i // 2, i % 23) for i in range(count)]
+    timed = flow.read(ps.sources.items(times)).key_by(lambda pair: pair[1])
+    spec = ps.windows.tumbling(9, time=time_of, lateness=11, on_late="dead-letter")
+    counted = timed.window(spec).count(name="counted", on_error="skip")
+    exact = timed.window(ps.windows.sliding(0.3, 0.1, time=lambda pair: pair[0] / 10, lateness=2.5)).count()
+    sessions = timed.window(ps.windows.session(4, time=lambda pair: pair[0], lateness=3)).collect()
+    return [counted, flow.dead_letters("counted"), exact, sessions.map(repr).filter(lambda text: len(text) % 3)]
+
+
+def behind_a_key(flow, count):
+    """Functions that run where the keys are."""
+    keyed_by = numbers(flow, count).key_by(lambda x: x % 13)
+    summed = keyed_by.stateful_map(lambda s, x: (s + x, (x, s)), init=int)
+    kept = summed.filter(lambda pair: pair[0] % 3).inspect(len).flat_map(lambda pair: [pair] * (pair[0] % 4))
+    inverse = kept.map(lambda pair: 1 / (pair[0] % 7), on_error="dead-letter", name="inverse")
+    again = inverse.map(str).key_by(len).count()
+    return [again, flow.dead_letters("inverse"), again.map_batch(list)]
+
+
+def columns(flow, count):
+    """Tables, which go to the keys unopened; and, in the second flow of them, to somebody who opens them."""
+    folder = tempfile.mkdtemp()
+    table = {"user": [i * 7 % 11 for i in range(count)], "name": [f"n{i % 5}" if i % 7 else None for i in range(count)]}
+    pyarrow.parquet.write_table(pa.table(table), f"{folder}/0.parquet", row_group_size=64)
+    unopened = flow.read(ps.sources.parquet(folder))
+    opened = flow.read(ps.sources.parquet(folder))
+    return [
+        unopened.key_by("user").count(),
+        unopened.key_by("name").stateful_map(lambda s, row: (s + row["user"], [row, s]), init=int),
+        opened.key_by(lambda row: (row["name"], row["user"])).count(),
+        opened.filter(lambda row: row["user"] > 3),
+    ]
+
+
 def first_and_reduced(flow, count):
     stream = numbers(flow, count).map(lambda x: x % 50)
     return [stream.key_by(lambda x: x).dedupe(), stream.key_by(lambda x: x % 3).reduce(lambda a, b: a + b)]
@@ -183,6 +227,9 @@ FLOWS = {
         diamond,
         loops,
         windows,
+        windows_out_of_order,
+        behind_a_key,
+        columns,
         first_and_reduced,
         forgetful,
         two_sources,
@@ -193,12 +240,18 @@ FLOWS = {
 }
 
 
-def outputs(make: Any, count: int, engine: Any) -> list[list[Any]]:
-    """What a flow's streams hold after a run to the end."""
+def collected(make: Any, count: int) -> tuple[ps.Flow, list[Any]]:
+    """A flow whose streams all end in lists."""
     flow = ps.Flow("conformance")
     sinks = []
     for stream in make(flow, count):
         sinks.append(ps.sinks.collect())
         stream.write(sinks[-1])
+    return flow, sinks
+
+
+def outputs(make: Any, count: int, engine: Any) -> list[list[Any]]:
+    """What a flow's streams hold after a run to the end."""
+    flow, sinks = collected(make, count)
     flow.run(engine)
     return [sink.items for sink in sinks]

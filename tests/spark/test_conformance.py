@@ -1,8 +1,13 @@
 """Every flow on Spark equals the sequential one, whatever the number of tasks and batches."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import penstock as ps
+from tests.spark.conformance_script import TASKS
 from tests.spark.flows import FLOWS, outputs
 
 
@@ -17,3 +22,17 @@ def test_output_is_the_sequential_one(name, tasks, rows_per_batch):
 @pytest.mark.parametrize("name", ["functions", "keyed", "diamond", "loops", "windows"])
 def test_nothing_comes_out_as_nothing(name):
     assert outputs(FLOWS[name], 0, ps.engines.Spark()) == outputs(FLOWS[name], 0, "sequential")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("master", ["local[1]", "local[2]"])
+def test_with_any_number_of_tasks_and_rescales_between_batches(master):
+    """In a process of its own: a session has one master."""
+    root = str(Path(__file__).parents[2])
+    call = (
+        f"import sys; sys.path.insert(0, {root!r}); from tests.spark.conformance_script import main; main({master!r})"
+    )
+    ended = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, timeout=2900, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert len(ended.stdout.splitlines()) == len(FLOWS) * len(TASKS)

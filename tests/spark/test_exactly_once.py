@@ -29,15 +29,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run_script(folder, step, batch):
+def run_script(folder, call):
     root = str(SCRIPT.parents[2])
     return subprocess.run(
         [
             sys.executable,
             "-c",
-            f"import sys; sys.path.insert(0, {root!r}); "
-            "from pathlib import Path; from tests.spark.kill_script import main; "
-            f"main(Path({str(folder)!r}), {step!r}, {batch})",
+            f"import sys; sys.path.insert(0, {root!r}); from pathlib import Path; "
+            f"from tests.spark.kill_script import die_anywhere, main; folder = Path({str(folder)!r}); {call}",
         ],
         capture_output=True,
         text=True,
@@ -54,14 +53,18 @@ def written(folder, what):
 def expected(folder):
     """What one run to the end writes, on the sequential engine."""
     flow = kill_script.make_flow(folder / "reference", inputs=folder / "in")
-    flow.run("sequential")
-    return {what: written(folder / "reference", what) for what in ("out", "totals")}
+    flow.run("sequential", at_end="keep")
+    return {what: written(folder / "reference", what) for what in ("out", "totals", "windows")}
 
 
 def check_after(folder, step, batch):
-    killed = run_script(folder, step, batch)
+    killed = run_script(folder, f"main(folder, {step!r}, {batch})")
     assert killed.returncode == -9, killed.stderr[-2000:]
-    finished = run_script(folder, "never", 0)
+    check_finished(folder)
+
+
+def check_finished(folder):
+    finished = run_script(folder, "main(folder, 'never', 0)")
     assert finished.returncode == 0, finished.stderr[-2000:]
     for what, lines in expected(folder).items():
         assert written(folder, what) == lines, what
@@ -79,6 +82,15 @@ def test_killed_and_restarted(folder, step):
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_every_step(folder, step, batch):
     check_after(folder, step, batch)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(6))
+def test_killed_at_random_three_times(folder, seed):
+    deaths = [run_script(folder, f"die_anywhere(folder, {seed * 3 + life})").returncode for life in range(3)]
+    assert deaths[0] == -9
+    check_finished(folder)
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -51,6 +52,42 @@ def test_files_in_files_out(tmp_path, bytes_per_batch):
     assert numbers == [line for line in lines_of(tmp_path / "csv-sequential") if line != '"n"']
     assert report.operators["stateful_map"].received == report.operators["json-2"].received == 1_000
     assert report.operators["stateful_map"].busy_seconds > 0
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_lines_are_written_where_the_keys_are_and_put_in_order(tmp_path, tasks):
+    def run(engine, out):
+        flow = ps.Flow("lines")
+        counted = flow.read(ps.sources.items(range(500))).key_by(lambda x: x % 7).count()
+        unwritable = counted.map(lambda pair: {"pair": pair, "bad": {1} if pair[1] % 10 == 3 else None})
+        unwritable.write(ps.sinks.json(out), name="sink", on_error="skip")
+        return flow.run(engine)
+
+    expected = run(ps.engines.Sequential(), tmp_path / "expected").operators
+    found = run(ps.engines.Spark(parallelism=tasks, rows_per_batch=130), tmp_path / "out").operators
+    assert lines_of(tmp_path / "out") == lines_of(tmp_path / "expected")
+    for name in expected:
+        assert (found[name].received, found[name].emitted, found[name].failed) == (
+            expected[name].received,
+            expected[name].emitted,
+            expected[name].failed,
+        ), name
+    assert found["sink"].failed == 49
+    assert found["sink"].busy_seconds > 0
+
+
+@pytest.mark.parametrize("where", ["key", "function", "sink"])
+def test_of_many_failures_the_first_is_told(tmp_path, where):
+    """All of these keys fail, in several tasks; with one thread, the tuple 40 would be the first."""
+    bad = {"function": lambda pair: 1 / (pair[0] < 40), "sink": lambda pair: pair if pair[0] < 40 else {pair}}
+    flow = ps.Flow("failing")
+    keyed = flow.read(ps.sources.items(range(100))).key_by(lambda x: x % 31)
+    counted = keyed.stateful_map(lambda s, x: (s, (x / (where != "key" or x < 40), x)), init=int, name="keyed")
+    mapped = counted.map(bad.get(where, lambda pair: pair), name="function")
+    mapped.write(ps.sinks.json(tmp_path / "out"), name="sink")
+    with pytest.raises(ps.OperatorError, match="40") as told:
+        flow.run(ps.engines.Spark(parallelism=4))
+    assert told.value.operator == {"key": "keyed"}.get(where, where)
 
 
 def test_append_and_overwrite(tmp_path):
@@ -205,3 +242,60 @@ def test_a_flow_as_a_step_of_another_query(tmp_path):
     finally:
         step.close()
     assert result.items == [(n, n // 2) for n in range(12)]
+
+
+def test_a_report_tells_of_batches(tmp_path):
+    write_numbers(tmp_path / "in", 2, 1_000)
+    flow = ps.Flow("batches")
+    flow.read(ps.sources.json(tmp_path / "in"), name="in").write(ps.sinks.null())
+    report = flow.run(ps.engines.Spark(bytes_per_batch=3_000))
+    assert [batch.number for batch in report.batches] == list(range(len(report.batches)))
+    assert len(report.batches) > 2
+    assert sum(batch.rows for batch in report.batches) == 1_000
+    left = [batch.left["in"] for batch in report.batches]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0
+    assert all(batch.seconds > 0 for batch in report.batches)
+    assert f"{len(report.batches)} batches" in str(report)
+
+
+def test_stop_without_draining_ends_in_the_middle_of_a_batch(tmp_path):
+    """The batch would take five minutes; the next run does it again, with a function that is quicker."""
+
+    def make(seconds, result):
+        def slow(x):
+            (tmp_path / "begun").touch()
+            time.sleep(seconds)
+            return x
+
+        flow = ps.Flow("stopped")
+        flow.read(ps.sources.items(range(3))).map(slow).key_by(lambda x: x).count(name="n").write(result)
+        return flow
+
+    options = {"checkpoint": str(tmp_path / "checkpoint")}
+    job = make(100, ps.sinks.collect()).start("spark", **options)
+    until(job, (tmp_path / "begun").exists)
+    began = time.monotonic()
+    job.stop(drain=False)
+    assert time.monotonic() - began < 60
+    assert job.wait().batches == ()
+    result = ps.sinks.collect()
+    make(0, result).run("spark", **options)
+    assert result.items == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_two_queries_do_not_share_a_directory(tmp_path):
+    def run(checkpoint, values, mode="error"):
+        flow = ps.Flow("shared")
+        flow.read(ps.sources.items(values)).write(ps.sinks.text(tmp_path / "out", mode=mode))
+        flow.run("spark", checkpoint=str(tmp_path / checkpoint))
+
+    run("one", [])
+    with pytest.raises(ps.SinkError, match="belongs to another query"):
+        run("two", [1])
+    run("one", [1, 2])
+    run("two", [3], mode="append")
+    assert lines_of(tmp_path / "out") == ["1", "2", "3"]
+    with pytest.raises(ps.SinkError, match="another query has written"):
+        run("one", [1, 2, 4])
+    assert lines_of(tmp_path / "out") == ["1", "2", "3"]

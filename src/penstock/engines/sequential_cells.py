@@ -11,7 +11,7 @@ from penstock.flow.nodes import Applies, Loops, Node, Reads, Remembers, Waits, W
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, outputs_of, rows_of_batch
 from penstock.operators.state import StateTable
-from penstock.operators.timed import LateTuple, TimedTable
+from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
@@ -211,7 +211,12 @@ class TimedCell(Cell):
         assert isinstance(kind, Waits)
         try:
             key, time = kind.keys[port].fn(value), kind.times[port](value)
-            self._send_all(self._table.advance(port, time))
+            fired = self._table.advance(port, time)
+        except Exception as error:
+            self.failed(value, error)
+            return
+        self._let_out(fired)
+        try:
             self._send_all(self._table.add(port, key, value, time))
         except LateTuple as late:
             self._late += 1
@@ -229,11 +234,14 @@ class TimedCell(Cell):
                 self.failed(value, error)
 
     def ended(self, port: int) -> None:
-        try:
-            self._send_all(self._table.close(port))
-        except Exception as error:
-            self.failed(None, error)
+        self._let_out(self._table.close(port))
         super().ended(port)
+
+    def _let_out(self, fired: list[Fired]) -> None:
+        for one in fired:
+            self._send_all(one.outputs)
+            if one.error is not None:
+                self.failed(one.key, one.error)
 
     def _send_all(self, outputs: Any) -> None:
         for output in outputs:

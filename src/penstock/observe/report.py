@@ -48,6 +48,17 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class BatchReport:
+    """One micro-batch: how long it took, how much it read, and what was left of each source when it was admitted."""
+
+    number: int
+    seconds: float
+    rows: int
+    left: Mapping[str, int]
+    """Rows, or bytes where a source's positions are bytes; what a source can't know is not there."""
+
+
+@dataclass(frozen=True)
 class Report:
     """What a run has done; printed, it is a table."""
 
@@ -59,11 +70,16 @@ class Report:
     decisions: Sequence[Any] = ()
     arrivals: Arrivals | None = field(default=None, repr=False)
     """What every driver loop saw of its inputs, where the engine was told to record it."""
+    batches: Sequence[BatchReport] = ()
+    """The last batches, on an engine that works in batches."""
 
     def __str__(self) -> str:
         head = f"flow {self.flow} on {self.engine}: {self.elapsed_seconds:.3f} s"
         if self.latency.p99:
             head += f", latency p50 {_duration(self.latency.p50)}, p99 {_duration(self.latency.p99)}"
+        if self.batches:
+            rate = sum(batch.rows for batch in self.batches) / max(1e-9, sum(batch.seconds for batch in self.batches))
+            head += f", {self.batches[-1].number + 1:,} batches, {rate:,.0f} rows/s"
         return head + "\n" + operators_table(self.operators)
 
 

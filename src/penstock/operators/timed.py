@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.operators.times import Span, Time, checked_time, exact_time, shown_time
 from penstock.ordering.keys import firing_order, key_bytes
@@ -43,7 +43,22 @@ class TimedLogic(ABC):
         """Take out of the state and return what is due at `until`."""
 
 
-class _Entry:
+Timer = tuple[Time, int, bytes]
+"""When it is due, and whose it is: its order among all timers."""
+
+
+class Fired(NamedTuple):
+    """What a key's timer gave, or why it gave nothing."""
+
+    timer: Timer
+    key: Hashable
+    outputs: Sequence[Any]
+    error: Exception | None = None
+
+
+class Entry:
+    """What is kept of a key."""
+
     __slots__ = ("key", "scheduled", "state")
 
     def __init__(self, key: Hashable, state: Any) -> None:
@@ -64,15 +79,21 @@ class TimedTable:
         self._lateness = lateness
         self._watermarks: list[Time | None] = [None] * logic.sides
         self._closed = [False] * logic.sides
-        self._entries: dict[bytes, _Entry] = {}
-        self._timers: list[tuple[Time, int, bytes]] = []
+        self._entries: dict[bytes, Entry] = {}
+        self._timers: list[Timer] = []
 
-    def advance(self, side: int, time: Time) -> list[Any]:
+    def advance(self, side: int, time: Time) -> list[Fired]:
         """A value of this time is next on this side: return what fires because of it, before it is added."""
+        mark = self.mark_of(time)
+        return [] if mark is None else self.rise(side, mark)
+
+    def mark_of(self, time: Time) -> Time | None:
+        """How far a value of this time lets the watermark rise."""
         time = self._normal(time)
-        if self._lateness is None:
-            return []
-        mark = time - self._lateness.along(time)
+        return None if self._lateness is None else time - self._lateness.along(time)
+
+    def rise(self, side: int, mark: Time) -> list[Fired]:
+        """Let the watermark of a side rise to a mark, if it is below; return what fires."""
         current = self._watermarks[side]
         if current is not None and mark <= current:
             return []
@@ -83,9 +104,9 @@ class TimedTable:
         """Take a value in, after `advance`; return what it gives at once, or raise `LateTuple`."""
         time = self._normal(time)
         identity = key_bytes(key)
-        entry = self._entries.get(identity)
+        entry = self._entry(identity)
         if entry is None:
-            entry = _Entry(key, self._logic.create())
+            entry = Entry(key, self._logic.create())
         try:
             outputs = self._logic.add(entry.state, side, value, time, self._watermarks[side])
         except LateTuple:
@@ -96,7 +117,7 @@ class TimedTable:
             self._entries[identity] = entry
         return outputs
 
-    def close(self, side: int) -> list[Any]:
+    def close(self, side: int) -> list[Fired]:
         """This side has ended; return what was waiting for it."""
         self._closed[side] = True
         return self._fire()
@@ -108,34 +129,42 @@ class TimedTable:
     def restore(self, kept: Any) -> None:
         self._watermarks, self._closed, self._entries, self._timers = kept
 
+    def _entry(self, identity: bytes) -> Entry | None:
+        return self._entries.get(identity)
+
     def _normal(self, time: Time) -> Time:
         checked_time(time)
         return exact_time(time) if self._logic.exact else time
 
-    def _schedule(self, identity: bytes, entry: _Entry) -> None:
+    def _schedule(self, identity: bytes, entry: Entry) -> None:
         due = self._logic.due(entry.state)
         # A timer that moved later is found when the earlier one comes up: no entry is pushed for every value.
         if due is not None and (entry.scheduled is None or due < entry.scheduled):
             entry.scheduled = due
             heapq.heappush(self._timers, (due, *firing_order(identity)))
 
-    def _fire(self) -> list[Any]:
-        outputs: list[Any] = []
+    def _fire(self) -> list[Fired]:
+        """Everything that is due; a key that fails keeps no other from firing."""
+        found: list[Fired] = []
         open_marks: list[Any] = [mark for mark, closed in zip(self._watermarks, self._closed) if not closed]
         if None in open_marks:
-            return outputs
+            return found
         watermark = min(open_marks) if open_marks else None  # every side has ended: all timers are due
         while self._timers and (watermark is None or self._is_due(self._timers[0][0], watermark)):
-            due, _, identity = heapq.heappop(self._timers)
-            entry = self._entries.get(identity)
+            timer = heapq.heappop(self._timers)
+            due, _, identity = timer
+            entry = self._entry(identity)
             if entry is None or entry.scheduled != due:
                 continue
             entry.scheduled = None
-            outputs += self._logic.fire(entry.key, entry.state, due)
+            try:
+                found.append(Fired(timer, entry.key, self._logic.fire(entry.key, entry.state, due)))
+            except Exception as error:
+                found.append(Fired(timer, entry.key, (), error))
             self._schedule(identity, entry)
             if entry.scheduled is None:
                 del self._entries[identity]
-        return outputs
+        return found
 
     def _is_due(self, timer: Time, watermark: Time) -> bool:
         return bool(timer < watermark if self._logic.strict else timer <= watermark)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reader, Reads, Remembers, Writes
+from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reader, Reads, Remembers, Waits, Writes
 from penstock.operators.base import Operator
 from penstock.operators.functions import Form
 
@@ -103,8 +103,7 @@ def make_plan(graph: Graph) -> Plan:
     """Fuse everything between exchanges.
 
     Stateless operators run where their input is; behind a keyed operator, those that need more than one tuple at a
-    time run where order has been restored. What sees all tuples in one sequence (driver loops, windows, joins) runs
-    in one task.
+    time run where order has been restored. What sees all tuples in one sequence (driver loops, joins) runs in one task.
     """
     return _Planner(graph).plan()
 
@@ -124,8 +123,13 @@ def runs_anywhere(node: Node) -> bool:
 
 def runs_by_key(node: Node) -> bool:
     """Whether each key can be processed by itself, whatever comes for the others."""
-    # With a ttl it depends on the latest time of all keys.
-    return isinstance(node.kind, Remembers) and node.kind.key is not None and node.kind.ttl is None
+    match node.kind:
+        case Remembers(key=key, ttl=ttl):
+            return key is not None and ttl is None  # with a ttl it depends on the latest time of all keys
+        case Waits(logic=logic):
+            # Where a window's own failure has its place among dead letters is known only where all tuples are seen.
+            return logic.sides == 1 and node.on_error != "dead-letter"
+    return False
 
 
 class _Planner:
@@ -159,7 +163,7 @@ class _Planner:
     def _place(self, node: Node) -> None:
         if isinstance(node.kind, Reads) or not node.inputs:
             self._join(node, self._new(Spread.SPLITS, []))
-        elif runs_by_key(node):
+        elif runs_by_key(node) and not self._needs_order(node):
             self._join(node, self._new(Spread.KEYS, [self._origin(ref) for ref in node.upstream]))
         elif runs_anywhere(node):
             (ref,) = node.upstream
@@ -174,11 +178,17 @@ class _Planner:
             return min(before)
         return self._new(Spread.ONE, sorted(before))
 
+    def _needs_order(self, node: Node) -> bool:
+        """A watermark can be told only by who sees a slice whole."""
+        comes_by_key = any(self._spreads[self._origin(ref)] is Spread.KEYS for ref in node.upstream)
+        return isinstance(node.kind, Waits) and comes_by_key
+
     def _goes_on_by_key(self, node: Node, ref: PortRef) -> bool:
         """Whether a function may run where its input is, though that is not in order there: it is the next in line."""
         members = self._members[self._origin(ref)]
         return (
             self._spreads[self._origin(ref)] is Spread.KEYS
+            and isinstance(members[0].kind, Remembers)
             and ref == PortRef(members[-1].name)
             and len(self._graph.readers[ref]) == 1
             and len(members) < _MOST_IN_LINE

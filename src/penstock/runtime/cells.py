@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
-_CHUNK_SECONDS = 0.001
 _FIRST_BUDGET = 64
 
 
@@ -77,7 +76,7 @@ class Cell(ABC):
         """How long it keeps a worker, on a running average; at first, who knows."""
         self.started_at: float | None = None
         self._budget = min(_FIRST_BUDGET, run.largest_chunk)
-        self._least_cost = _CHUNK_SECONDS / run.largest_chunk
+        self._least_cost = run.settings.chunk_seconds / run.largest_chunk
         self.blocked_on: Port | None = None
         self.blocked_seconds = 0.0
         self._blocked_since = 0.0
@@ -227,7 +226,7 @@ class Cell(ABC):
             if self.seconds_per_tuple:
                 cost = 0.7 * self.seconds_per_tuple + 0.3 * cost
             self.seconds_per_tuple = cost
-            self._budget = int(_CHUNK_SECONDS / max(cost, self._least_cost)) or 1
+            self._budget = int(self.run.settings.chunk_seconds / max(cost, self._least_cost)) or 1
         self.charge(seconds)
 
     def charge(self, seconds: float) -> None:

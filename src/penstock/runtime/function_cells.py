@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.flow.nodes import Applies, Node, Remembers, Waits
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
-from penstock.operators.timed import LateTuple, TimedTable
+from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.chain import Part, compile_chain, kept_of, make_part, restore_part
 from penstock.runtime.ports import Port
@@ -276,7 +276,12 @@ class TimedCell(Cell):
         kind = self._kind
         try:
             key, time = kind.keys[side].fn(value), kind.times[side](value)
-            outputs += self._table.advance(side, time)
+            fired = self._table.advance(side, time)
+        except Exception as error:
+            self.failed(node, value, error, born)
+            return
+        self._let_out(node, fired, born, outputs)
+        try:
             outputs += self._table.add(side, key, value, time)
         except LateTuple as late:
             self.counters[node.name].late += 1
@@ -287,6 +292,12 @@ class TimedCell(Cell):
         except Exception as error:
             self.failed(node, value, error, born)
 
+    def _let_out(self, node: Node, fired: list[Fired], born: float, outputs: list[Any]) -> None:
+        for one in fired:
+            outputs += one.outputs
+            if one.error is not None:
+                self.failed(node, one.key, one.error, born)
+
     def _on_late(self, node: Node, on_late: Any, value: Any, born: float) -> None:
         try:
             on_late(value)
@@ -295,11 +306,10 @@ class TimedCell(Cell):
 
     def _close(self, node: Node, side: int, born: float) -> None:
         self._open.remove(side)
+        outputs: list[Any] = []
         try:
-            outputs = self._table.close(side)
-        except Exception as error:
-            self.failed(node, None, error, born)
-        else:
+            self._let_out(node, self._table.close(side), born, outputs)
+        finally:
             self.counters[node.name].emitted += len(outputs)
             self.give(0, outputs, born)
         if not self._open:

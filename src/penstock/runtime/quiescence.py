@@ -18,6 +18,7 @@ from penstock.runtime.worker import Point, Worker
 
 _QUEUE_SIZE = 1 << 17
 _NO_LIMIT = 1 << 50
+_CHUNK_SECONDS = 0.004  # nobody waits for the first of them
 _POLL_SECONDS = 0.0005
 
 
@@ -28,7 +29,7 @@ class Part:
     """
 
     def __init__(self, graph: Graph, clock: Clock | None = None) -> None:
-        settings = Settings(queue_size=_QUEUE_SIZE, queue_limit=_NO_LIMIT)
+        settings = Settings(queue_size=_QUEUE_SIZE, queue_limit=_NO_LIMIT, chunk_seconds=_CHUNK_SECONDS)
         self._run = Run(graph, clock or SystemClock(), LastInPipeline(), settings, on_ready=lambda: None)
         self._run.cells = build_cells(graph, self._run)
         self._inlets = {cell.name: cell for cell in self._run.cells if isinstance(cell, InletCell)}

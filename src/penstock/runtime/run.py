@@ -28,6 +28,8 @@ class Settings:
     queue_size: int = 16_384
     queue_limit: int = 1 << 20
     quantum_seconds: float = 0.05
+    chunk_seconds: float = 0.001
+    """How much work a cell takes at once when it has time; when much is waiting, up to four times as much."""
     record_arrivals: bool = False
     closes_at_end: bool = True
     fuses: bool = True

@@ -179,7 +179,10 @@ class _LocalStore:
 
     @contextmanager
     def _written(self, name: str, data: bytes) -> Iterator[str]:
-        """A hidden file with the data, safe on the disk, for as long as it takes to give it its name."""
+        """A hidden file with the data, for as long as it takes to give it its name.
+
+        Without fsync, like Spark's own logs beside it: this is against processes that die, not against power cuts.
+        """
         temporary = _temporary(f"{self.root}/{name}")
         _make_folder(os.path.dirname(temporary))
         try:
@@ -187,7 +190,6 @@ class _LocalStore:
                 view = memoryview(data)
                 while view:
                     view = view[file.write(view) :]
-                os.fsync(file.fileno())  # a manifest that outlives a power cut must find the states that it names
             yield temporary
         finally:
             with suppress(FileNotFoundError):

@@ -10,7 +10,8 @@ import math
 import numbers
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -97,12 +98,14 @@ class JsonEncoder(LineEncoder):
         if self._schema is not None:
             values = rows_of_table(self._schema.table([as_plain(value) for value in values]))
         if _are_simple(values):
-            return self._fast.encode_lines(values)
+            with suppress(TypeError):  # a key that is neither text nor a number
+                return self._fast.encode_lines(values)
         return b"".join([self._line(as_plain(value)) for value in values])
 
     def _line(self, value: Any) -> bytes:
         if _are_simple([value]):
-            return self._fast.encode_lines([value])
+            with suppress(TypeError):
+                return self._fast.encode_lines([value])
         try:
             return self._slow(value).encode() + b"\n"
         except (TypeError, RecursionError) as error:
@@ -113,16 +116,15 @@ def _are_simple(values: Sequence[Any]) -> bool:
     """Whether all values are tuples, lists or dicts of text and finite numbers."""
     kinds = set(map(type, values))
     if kinds == {dict}:
-        if not {str}.issuperset(map(type, chain.from_iterable(values))):
-            return False
         inside = set(map(type, chain.from_iterable(map(dict.values, values))))
-        parts: Iterable[Any] = chain.from_iterable(map(dict.values, values))
     elif kinds <= {tuple, list}:
         inside = set(map(type, chain.from_iterable(values)))
-        parts = chain.from_iterable(values)
     else:
         return False
-    return inside <= _SIMPLE and (float not in inside or all(map(_is_finite, parts)))
+    if float in inside and inside <= _SIMPLE:
+        parts = chain.from_iterable(map(dict.values, values) if kinds == {dict} else values)
+        return all(map(_is_finite, parts))
+    return inside <= _SIMPLE
 
 
 def _is_finite(value: Any) -> bool:

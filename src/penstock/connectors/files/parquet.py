@@ -41,7 +41,7 @@ class ParquetFiles(Source):
             position += len(table)
             with self._readable(split.partition):
                 rows = rows_of_table(table)
-            yield Chunk(rows, position)
+            yield Chunk(rows, position, all_readable=True)
 
     def tables(self, split: Split) -> Iterator[pa.Table]:
         file = self._open(split.partition)

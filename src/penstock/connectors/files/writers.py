@@ -65,6 +65,10 @@ class FileSink(Sink):
         return DirectoryWriter(self, directory, first, old)
 
     @property
+    def mode(self) -> Mode:
+        return self._mode
+
+    @property
     def suffix(self) -> str:
         return self._suffix
 

@@ -90,6 +90,10 @@ class Admission:
     def has_ended(self) -> bool:
         return self.is_closed or all(reader.has_ended for reader in self._readers)
 
+    def left(self) -> dict[str, int]:
+        """How much of each source waits, where that is known."""
+        return {reader.name: left for reader in self._readers if (left := reader.left()) is not None}
+
     def stop(self, sources: Collection[str] | None = None) -> None:
         """Nothing more is to be read, from these sources or from all."""
         for reader in self._readers:
@@ -138,6 +142,10 @@ class _Reader:
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
         raise NotImplementedError
 
+    def left(self) -> int | None:
+        """How much waits to be read, in the unit of its positions."""
+        return None
+
     def leave(self) -> None:
         """Close what is open."""
 
@@ -182,6 +190,10 @@ class _Ranges(_Reader):
             self.offset[split.partition] = end if end is not None else 1 << 62
         self.has_ended = self.has_ended or not self._left
         return parts
+
+    def left(self) -> int | None:
+        known = [split.end - split.start for split in self._left if split.end is not None]
+        return sum(known) if len(known) == len(self._left) else None
 
     def _part_size(self, tasks: int) -> int:
         """So that every task has something to do, but not so little that it is not worth a part."""

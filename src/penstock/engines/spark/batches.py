@@ -57,6 +57,8 @@ class Batches:
         """How many tasks each group has from the next batch on."""
         self.finished = finished
         """The last batch that is out."""
+        self.rows = 0
+        """How many tuples the last batch has read."""
         self._outputs_before: Outputs = {}
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
@@ -64,6 +66,7 @@ class Batches:
 
     def run(self, frame: Any, batch: int) -> None:
         """What Spark calls for each batch, again if it does not know how the last attempt ended."""
+        self.rows = 0
         latest = self._checkpoint.manifests.latest()
         if latest is not None and batch <= latest.batch:
             manifest = self._checkpoint.manifests.read(batch) or latest
@@ -184,7 +187,9 @@ class Batches:
         )
 
     def _count(self, reports: list[TaskReport]) -> None:
+        sources = {node.name for node in self._plan.graph.sources}
         for report in reports:
+            self.rows += sum(report.counts[name][1] for name in sources & report.counts.keys())
             for name, (received, emitted, failed, late) in report.counts.items():
                 if (before := self._counts.get(name)) is not None:
                     self._counts[name] = OperatorReport(

@@ -33,7 +33,7 @@ class Step:
         self._engine = engine
         self._order_by = [order_by] if isinstance(order_by, str) else list(order_by or ())
         self._checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
-        self._publisher = Publisher(graph, self._checkpoint.files, self._checkpoint.sinks)
+        self._publisher = Publisher(graph, self._checkpoint.files, self._checkpoint.sinks, self._checkpoint.query)
         self._checkpoint.remember_sinks(self._publisher.open())
         for batch, outputs in self._checkpoint.manifests.outputs():
             self._publisher.recollect(batch, outputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,12 +13,13 @@ from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.errors import FlowError, PenstockError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
-from penstock.observe.report import Latency, OperatorReport, Report
+from penstock.observe.report import BatchReport, Latency, OperatorReport, Report
 from penstock.plan.groups import Spread, make_plan
 from penstock.runtime.background import Background, StopSignal
 
 _POLL_SECONDS = 0.005
 _MOST_TASKS = 1024
+_KEPT_BATCHES = 1000
 
 
 class Spark(Engine):
@@ -82,11 +84,12 @@ class SparkJob(BackgroundJob):
         self._batches: Any = None
         self._wanted: dict[int, int] = {}
         self._error: BaseException | None = None
-        self._batch_seconds: list[float] = []
+        self._left: Mapping[str, int] = {}
+        self._history: deque[BatchReport] = deque(maxlen=_KEPT_BATCHES)
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def stop(self, drain: bool = True) -> None:
-        """End between two batches; what was read and not processed is read again by a later run."""
+        """End between two batches; without `drain`, in the middle of one, which a later run does again."""
         self._stop.request(drain)
         self._background.join()
 
@@ -95,6 +98,10 @@ class SparkJob(BackgroundJob):
             return {node.name: OperatorReport() for node in self._graph.nodes}
         counts: Mapping[str, OperatorReport] = self._batches.counts()
         return counts
+
+    def batches(self) -> Sequence[BatchReport]:
+        """The last thousand batches."""
+        return tuple(self._history)
 
     def rescale(self, name: str, replicas: int) -> None:
         """From the next batch on, run the stage of this operator in so many tasks."""
@@ -120,7 +127,7 @@ class SparkJob(BackgroundJob):
         engine, graph = self._engine, self._graph
         started = engine.clock.now()
         checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
-        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks)
+        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks, checkpoint.query)
         has_failed, is_open = True, False
         admission: Admission | None = None
         try:
@@ -147,9 +154,9 @@ class SparkJob(BackgroundJob):
                 checkpoint.leave()
         if self._error is not None:
             raise self._error
-        return Report(
-            graph.flow, engine.name, engine.clock.now() - started, self.metrics(), Latency.of(self._batch_seconds)
-        )
+        batches = self.batches()
+        latency = Latency.of([batch.seconds for batch in batches])
+        return Report(graph.flow, engine.name, engine.clock.now() - started, self.metrics(), latency, batches=batches)
 
     def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, publisher: Any) -> None:
         from penstock.engines.spark.batches import Batches
@@ -183,18 +190,22 @@ class SparkJob(BackgroundJob):
         try:
             self._batches.run(frame, batch)
         except BaseException as error:
+            if self._stop.at_once:
+                raise
             self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
             raise  # or Spark would note the batch as done
-        self._batch_seconds.append(clock.now() - began)
+        self._history.append(BatchReport(batch, clock.now() - began, self._batches.rows, self._left))
 
     def _admit(self, admission: Any) -> bool:
-        return admission.admit(self._batches.readers()) is not None
+        admitted = admission.admit(self._batches.readers()) is not None
+        self._left = admission.left()
+        return admitted
 
     def _follow(self, query: Any, admission: Any) -> None:
         """Admit the next batch when the last one is out, until there is nothing more."""
         clock = self._engine.clock
         next_batch_at = 0.0
-        while self._error is None:
+        while self._error is None and not self._stop.at_once:
             if (told := query.exception()) is not None:
                 if self._error is None:  # else it is Spark's word for what has been raised in between
                     self._error = _translated(told, self._graph.flow)
@@ -202,7 +213,7 @@ class SparkJob(BackgroundJob):
             if self._batches.finished >= admission.last:
                 admission.stop(self._batches.sources_without_readers())
                 if admission.has_ended or self._stop.requested:
-                    if self._stop.requested and self._closes and not admission.is_closed and not self._stop.at_once:
+                    if self._stop.requested and self._closes and not admission.is_closed:
                         admission.stop()
                         self._admit(admission)
                         continue

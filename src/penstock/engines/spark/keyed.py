@@ -153,6 +153,10 @@ class KeyedChain:
         self._touched[bucket].append((stored, key))
         return key, self._init() if state is _MISSING else state
 
+    def close(self) -> dict[str, Slice]:
+        """States have no last words."""
+        return {}
+
     def keep(self) -> None:
         """Hand the changes to the store."""
         current = self._current

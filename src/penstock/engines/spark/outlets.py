@@ -87,6 +87,7 @@ class LineWriter:
         assert isinstance(encoder, LineEncoder)
         self.operator = node.name
         self.failed = 0
+        self.failed_at = 0
         self.busy_seconds = 0.0
         self._flow = flow
         self._node = node
@@ -120,6 +121,8 @@ class LineWriter:
                 good.append(number)
             except Exception as error:
                 if is_fatal(self._node, error):
+                    column = range(len(part.values)) if part.positions is None else part.positions[0]
+                    self.failed_at = column[number] if isinstance(column[number], int | np.integer) else 0
                     raise reported(self._flow, self._node, value, error) from error
                 self.failed += 1
         positions = None if part.positions is None else tuple(column[good] for column in part.positions)

@@ -9,7 +9,7 @@ from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
 from penstock.engines.spark.outlets import FileStage, ValueStage
 from penstock.engines.spark.stages import Exit, GroupTask
-from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Remembers, Writes
+from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Remembers, Waits, Writes
 from penstock.plan.groups import Edge, Group, Plan, Spread
 from penstock.runtime.inlets import Inlet, Outlet
 
@@ -67,11 +67,9 @@ def _written_before(plan: Plan, group: Group) -> Node | None:
 
 def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], first: Mapping[int, int]) -> Exit:
     target = plan.groups[edge.target]
-    key = None
-    if target.spread is Spread.KEYS:
-        kind = target.nodes[0].kind
-        assert isinstance(kind, Remembers)
-        key = kind.key
+    kind = target.nodes[0].kind
+    timed = kind if isinstance(kind, Waits) and target.spread is Spread.KEYS else None
+    key = timed.keys[0] if timed is not None else kind.key if isinstance(kind, Remembers) else None
     ranks = [other.number for other in sorted(plan.into(target), key=_input_order)]
     return Exit(
         edge.number,
@@ -82,6 +80,7 @@ def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], firs
         target.spread,
         ranks.index(edge.number),
         key,
+        timed,
         _written_before(plan, target),
     )
 

@@ -21,6 +21,8 @@ from penstock.flow.nodes import Graph, Node, Writes
 from penstock.runtime.failures import is_fatal, reported
 from penstock.state.files import Files
 
+_OWNER = ".penstock-query"
+
 Outputs = Mapping[str, Sequence[Sequence[Any]]]
 """For each sink, the staged files of a batch in order: file and number of tuples."""
 
@@ -36,9 +38,9 @@ def outputs_of(staged: Sequence[Staged]) -> dict[str, list[list[Any]]]:
 class Publisher:
     """The sinks of one run."""
 
-    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any], query: str) -> None:
         self._sinks = [
-            _publication(graph.flow, node, files, kept.get(node.name, {}))
+            _publication(graph.flow, node, files, kept.get(node.name, {}), query)
             for node in graph.nodes
             if isinstance(node.kind, Writes)
         ]
@@ -68,11 +70,11 @@ class Publisher:
             sink.close(has_failed)
 
 
-def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any]) -> _Publication:
+def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any], query: str) -> _Publication:
     assert isinstance(node.kind, Writes)
     sink = node.kind.sink
     if isinstance(sink, FileSink):
-        return _Directory(flow, node, files, kept, sink)
+        return _Directory(flow, node, files, kept, sink, query)
     if isinstance(sink, Collect):
         return _Collected(flow, node, files, kept)
     if node.on_error == "dead-letter":
@@ -156,22 +158,43 @@ class _Frames(_Publication):
 class _Directory(_Publication):
     """A directory of files: each staged file gets a name that says its place in the whole output."""
 
-    def __init__(self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink) -> None:
+    def __init__(
+        self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink, query: str
+    ) -> None:
         super().__init__(flow, node, files, kept)
         self._sink = sink
+        self._query = query
         self._first = 0
         self._old: list[str] = []
 
     def open(self) -> Mapping[str, Any]:
+        owner = self._owner()
         if self._kept:
+            if owner not in (None, self._query):
+                raise SinkError(
+                    f"{self._sink.name} sink: another query has written to {str(self._sink.directory)!r} since this "
+                    "one did, so their files would mix; give each a directory of its own"
+                )
             self._sink.directory.mkdir(parents=True, exist_ok=True)
             self._first, self._old = self._kept["first"], list(self._kept["old"])
         else:
+            if owner is not None and self._sink.mode == "error":
+                raise SinkError(
+                    f"{self._sink.name} sink: {str(self._sink.directory)!r} belongs to another query, which may still "
+                    "write to it; write elsewhere, or say mode='append' or mode='overwrite'"
+                )
             writer = self._sink.open()
             self._old = [path.name for path in writer.old]
             # Never a name that is to be overwritten: when a batch is published again, old files go once more.
             self._first = max([writer.first, *(1 + part_number(path) for path in writer.old)])
+        (self._sink.directory / _OWNER).write_text(self._query)
         return {"first": self._first, "old": self._old}
+
+    def _owner(self) -> str | None:
+        """The query that has written here last."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return (self._sink.directory / _OWNER).read_text()
+        return None
 
     def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
         if not staged:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.connectors.source import Source
-from penstock.flow.nodes import Graph, Key, Node
+from penstock.flow.nodes import Graph, Key, Node, Waits
 from penstock.plan.groups import Spread
 from penstock.state.buckets import Chain, Place
 
@@ -29,6 +29,8 @@ class Exit:
     rank: int
     """Which of the target group's inputs it is."""
     key: Key | None = None
+    timed: Waits | None = None
+    """The windows at the other end, which must know how far the watermark is."""
     writes: Node | None = None
     """The sink of lines that is all there is at the other end: they are written here, where there are more tasks."""
 

@@ -8,10 +8,9 @@ import os
 import pickle
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,13 +19,14 @@ import pyarrow as pa
 from penstock.clock import SystemClock
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.engines.spark import wire
-from penstock.engines.spark.columns import column_hashes
+from penstock.engines.spark.columns import column_hashes, key_hashes
 from penstock.engines.spark.keyed import KeyedChain
 from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, Staged, TaskReport, batch_file
+from penstock.engines.spark.timed import Marker, TimedStep, share_of
 from penstock.errors import SourceError
-from penstock.flow.nodes import PortRef, Writes
+from penstock.flow.nodes import PortRef, Waits, Writes
 from penstock.ordering.keys import key_hash
 from penstock.plan.groups import Spread
 from penstock.runtime.inlets import Outlet
@@ -35,8 +35,6 @@ from penstock.schema import rows_of_table
 from penstock.state import pickles
 from penstock.state.buckets import Place, TaskStates
 from penstock.state.files import Files
-
-_MOST_KNOWN_KEYS = 1 << 20
 
 
 def run_level(
@@ -190,11 +188,13 @@ class _Door:
     def __init__(self, exit: Exit, level: Level) -> None:
         self._exit = exit
         self._buckets = level.buckets
-        self._known: dict[Any, int] = {}
+        self._marker = None if exit.timed is None else Marker(exit.timed)
 
     def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
         exit = self._exit
-        if exit.spread is Spread.KEYS and exit.tasks > 1:
+        if self._marker is not None:
+            yield from self._with_marks(part, self._marker)
+        elif exit.spread is Spread.KEYS and exit.tasks > 1:
             yield from self._by_key(part)
         else:
             task = _mixed(part.number) % exit.tasks if exit.spread is Spread.SLICES else 0
@@ -209,42 +209,45 @@ class _Door:
                 chosen = part.values if len(places) == len(part.values) else _chosen(part.values, places)
                 yield self._row(part.number, task, wire.packed(chosen, tuple(column[places] for column in columns)))
 
+    def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
+        """To every task, even if it gets no tuple."""
+        assert self._exit.key is not None
+        rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
+        marks = marker.marks(rows, self._exit.key.fn)
+        targets = self._targets(part.values)
+        (column,) = part.column()
+        for task in range(self._exit.tasks):
+            places = np.flatnonzero(targets == task)
+            payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places))
+            yield self._row(part.number, task, payload)
+
     def _targets(self, values: wire.Values) -> Any:
-        """The task of each tuple."""
+        """The task of each tuple; what has no key goes to the first, whose operator fails on it."""
         key = self._exit.key
         assert key is not None
+        hashes = None
         if isinstance(values, pa.Table):
-            if key.columns and (hashes := column_hashes(values, key.columns)) is not None:
-                return hashes % self._buckets * self._exit.tasks // self._buckets
-            values = rows_of_table(values)
-        return np.array(self._one_by_one(key.fn, values), dtype=np.int32)
-
-    def _one_by_one(self, key: Callable[[Any], Any], values: list[Any]) -> list[int]:
-        targets: list[int] = []
-        if len(self._known) > _MOST_KNOWN_KEYS:
-            self._known.clear()
-        known = self._known.get
-        for value in values:
+            hashes = column_hashes(values, key.columns)
+            values = values if hashes is not None else rows_of_table(values)
+        if hashes is None:
             try:
-                found = key(value)
-                task = known(found)
-                if task is None:
-                    task = self._find(found)
+                hashes = key_hashes(list(map(key.fn, values)))
             except Exception:
-                task = 0  # what has no key goes to the first task, whose operator fails on it
-            targets.append(task)
-        return targets
-
-    def _find(self, key: Any) -> int:
-        """The task of a key not seen before."""
-        task = self._known[key] = key_hash(key) % self._buckets * self._exit.tasks // self._buckets
-        return task
+                hashes = np.array([_hash_or_none(key.fn, value) for value in values], dtype=np.int64)
+        return hashes % self._buckets * self._exit.tasks // self._buckets
 
     def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
         exit = self._exit
         final = exit.first + task
         place = wire.place_of(exit.rank, number) if exit.spread is Spread.ONE else number
         return wire.Row(exit.level, final, final, place, exit.edge, payload)
+
+
+def _hash_or_none(key: Callable[[Any], Any], value: Any) -> int:
+    try:
+        return key_hash(key(value))
+    except Exception:
+        return 0
 
 
 def _chosen(values: wire.Values, places: Any) -> wire.Values:
@@ -267,10 +270,14 @@ class _PartRun(_GroupRun):
         self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
         self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
 
-    def fed(self, inlet: str, number: int, values: list[Any], may_be_unreadable: bool = False) -> Iterator[wire.Row]:
-        """Let a slice in, and send what comes out as a slice of that number."""
+    def feed(self, inlet: str, number: int, values: Sequence[Any], all_readable: bool = True) -> None:
+        """Let in what belongs to the slice of that number."""
         self.place = (number, 0)
-        self.part.feed(inlet, Chunk(values, 0, all_readable=not may_be_unreadable))
+        self.part.feed(inlet, Chunk(values, 0, all_readable=all_readable))
+
+    def fed(self, inlet: str, number: int, values: Sequence[Any]) -> Iterator[wire.Row]:
+        """Let a slice in, and send what comes out as a slice of that number."""
+        self.feed(inlet, number, values)
         yield from self.out(number)
 
     def out(self, number: int) -> Iterator[wire.Row]:
@@ -308,22 +315,36 @@ class _SplitsTask(_PartRun):
 
     def rows(self) -> Iterator[wire.Row]:
         for descriptor in self._descriptors:
-            number = descriptor.number << 24
-            straight = self.group.straight[descriptor.operator]
-            for values in self._tables(descriptor) if straight else self._lists(descriptor):
-                for exit in straight:
-                    yield from self.sent(exit, wire.Slice(number, values))
-                if straight and not self._is_read(descriptor.operator):
-                    self._passed_on[descriptor.operator] += len(values)
-                else:
-                    fed = rows_of_table(values) if straight else values
-                    yield from self.fed(descriptor.operator, number, fed, may_be_unreadable=not straight)
-                number += 1
+            if self.group.straight[descriptor.operator]:
+                yield from self._in_columns(descriptor)
+            else:
+                yield from self._in_rows(descriptor)
 
-    def _lists(self, descriptor: Descriptor) -> Iterator[list[Any]]:
-        values = self._values(descriptor)
-        while taken := list(islice(values, wire.ROWS_PER_SLICE)):
-            yield taken
+    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+        source = descriptor.operator
+        is_read = PortRef(source) in self.group.graph.readers
+        for number, table in enumerate(self._tables(descriptor), descriptor.number << 24):
+            for exit in self.group.straight[source]:
+                yield from self.sent(exit, wire.Slice(number, table))
+            if is_read:
+                yield from self.fed(source, number, rows_of_table(table))
+            else:
+                self._passed_on[source] += len(table)
+
+    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+        """A slice is fed as it is read, piece by piece, while its values are in the processor's cache."""
+        number, room = descriptor.number << 24, wire.ROWS_PER_SLICE
+        for chunk in self._chunks(descriptor):
+            values = chunk.values
+            while len(values):
+                piece, values = values[:room], values[room:]
+                self.feed(descriptor.operator, number, piece, chunk.all_readable)
+                room -= len(piece)
+                if not room:
+                    yield from self.out(number)
+                    number, room = number + 1, wire.ROWS_PER_SLICE
+        if room < wire.ROWS_PER_SLICE:
+            yield from self.out(number)
 
     def _tables(self, descriptor: Descriptor) -> Iterator[pa.Table]:
         _check_version(descriptor)
@@ -340,21 +361,16 @@ class _SplitsTask(_PartRun):
         if waiting:
             yield pa.concat_tables(waiting)
 
-    def _values(self, descriptor: Descriptor) -> Iterator[Any]:
+    def _chunks(self, descriptor: Descriptor) -> Iterator[Chunk]:
         if descriptor.spool is not None:
-            yield from pickle.loads(self.files.read(descriptor.spool))
-            return
+            return iter([Chunk(pickle.loads(self.files.read(descriptor.spool)), 0)])
         _check_version(descriptor)
         source, split = self._source(descriptor)
-        for chunk in source.read(split, SystemClock()):
-            yield from chunk.values
+        return source.read(split, SystemClock())
 
     def _source(self, descriptor: Descriptor) -> tuple[Source, Split]:
         split = Split(descriptor.partition, descriptor.start, descriptor.end)
         return self.group.sources[descriptor.operator], split
-
-    def _is_read(self, source: str) -> bool:
-        return PortRef(source) in self.group.graph.readers
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         counts = super().counts()
@@ -419,33 +435,53 @@ class _KeysTask(_GroupRun):
     def __init__(self, about: _About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
         super().__init__(about)
         level, group = self.level, self.group
-        self._chain = KeyedChain(level.flow, group.keyed, self.states, level.buckets)
+        self._step = self._made_step()
         self._writers = {exit.edge: LineWriter(level.flow, exit.writes) for exit in group.exits if exit.writes}
         self._slices = slices
+
+    def _made_step(self) -> KeyedChain | TimedStep:
+        level, nodes = self.level, self.group.keyed
+        if isinstance(nodes[0].kind, Waits):
+            return TimedStep(level.flow, nodes[0], self.states, level.buckets, self._is_mine)
+        return KeyedChain(level.flow, nodes, self.states, level.buckets)
+
+    def _is_mine(self, bucket: int) -> bool:
+        return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
 
     def rows(self) -> Iterator[wire.Row]:
         for _, part in self._slices:
             try:
-                outputs = self._chain.run(part)
+                outputs = self._step.run(part)
             except Exception:
-                self.place = (part.number, self._chain.failed_at)
+                self.place = (part.number, self._step.failed_at)
                 raise
-            self.place = (part.number, 0)
-            for exit in self.group.exits:
-                if exit.outlet in outputs:
-                    out = outputs[exit.outlet]
-                    if exit.writes is not None:
-                        out = self._writers[exit.edge].written(out)
-                    yield from self.sent(exit, out)
-        self._chain.keep()
+            yield from self._out(outputs)
+        if self.batch.closes:
+            yield from self._out(self._step.close())
+        self._step.keep()
+
+    def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.Row]:
+        for exit in self.group.exits:
+            if exit.outlet in outputs:
+                out = outputs[exit.outlet]
+                if exit.writes is not None:
+                    out = self._written(self._writers[exit.edge], out)
+                yield from self.sent(exit, out)
+
+    def _written(self, writer: LineWriter, part: wire.Slice) -> wire.Slice:
+        try:
+            return writer.written(part)
+        except Exception:
+            self.place = (part.number, writer.failed_at)
+            raise
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         rejected = {writer.operator: (writer.failed, 0, writer.failed, 0) for writer in self._writers.values()}
-        return {**self._chain.counts(), **rejected}
+        return {**self._step.counts(), **rejected}
 
     def busy_seconds(self) -> dict[str, float]:
         return {
-            **self._chain.busy_seconds(),
+            **self._step.busy_seconds(),
             **{writer.operator: writer.busy_seconds for writer in self._writers.values()},
         }
 

@@ -49,6 +49,14 @@ class Row:
     payload: bytes
 
 
+@dataclass(frozen=True)
+class Marks:
+    """How far the watermark of a slice is at each tuple, and after all of them, whoever got them."""
+
+    at: list[Any]
+    after: Any
+
+
 Values: TypeAlias = Any
 """Tuples as a list of objects, as a table of rows, or as an array of written lines."""
 
@@ -61,6 +69,7 @@ class Slice:
     values: Values
     positions: Positions | None = None
     """`None` where the slice is whole."""
+    marks: Marks | None = None
 
     def with_values(self, values: Values) -> Slice:
         return Slice(self.number, values, self.positions)
@@ -82,17 +91,17 @@ def slice_of(place: int) -> int:
     return place & ((1 << _PLACE_BITS) - 1)
 
 
-def packed(values: Values, positions: Positions | None) -> bytes:
-    return dumps((positions, values if isinstance(values, list) else _Columns.of(values)))
+def packed(values: Values, positions: Positions | None, marks: Marks | None = None) -> bytes:
+    return dumps((positions, values if isinstance(values, list) else _Columns.of(values), marks))
 
 
-def unpacked(payload: bytes) -> tuple[Positions | None, Values]:
+def unpacked(payload: bytes) -> tuple[Positions | None, Values, Marks | None]:
     """Rows of a table are objects again: it is operators that get them."""
-    positions, values = pickle.loads(payload)
+    positions, values, marks = pickle.loads(payload)
     if isinstance(values, _Columns):
         table = values.table()
         values = table.column(0).combine_chunks() if values.is_array else rows_of_table(table)
-    return positions, values
+    return positions, values, marks
 
 
 @dataclass(frozen=True)
@@ -147,15 +156,15 @@ def slices_of(rows: Iterable[Row]) -> Iterator[tuple[int, Slice]]:
     """
     for (place, edge), parts in groupby(rows, key=lambda row: (row.place, row.edge)):
         loaded = [unpacked(row.payload) for row in parts]
-        positions, values = loaded[0] if len(loaded) == 1 else _merged(loaded)
-        yield edge, Slice(slice_of(place), values, positions)
+        positions, values, marks = loaded[0] if len(loaded) == 1 else (*_merged(loaded), None)
+        yield edge, Slice(slice_of(place), values, positions, marks)
 
 
-def _merged(parts: list[tuple[Any, Values]]) -> tuple[Positions, Values]:
-    columns = tuple(np.concatenate(column) for column in zip(*(positions for positions, _ in parts), strict=True))
+def _merged(parts: list[tuple[Any, Values, Marks | None]]) -> tuple[Positions, Values]:
+    columns = tuple(np.concatenate(column) for column in zip(*(positions for positions, *_ in parts), strict=True))
     order = np.lexsort(columns[::-1])
     ordered = tuple(column[order] for column in columns)
     if not isinstance(parts[0][1], list):
-        return ordered, pa.concat_arrays([lines for _, lines in parts]).take(pa.array(order))
-    values = [value for _, part in parts for value in part]
+        return ordered, pa.concat_arrays([lines for _, lines, _ in parts]).take(pa.array(order))
+    values = [value for _, part, _ in parts for value in part]
     return ordered, [values[place] for place in order.tolist()]
