@@ -31,7 +31,11 @@ def test_every_example_runs(path):
 def test_every_example_prints_the_same_on_spark(path):
     result = CliRunner().invoke(cli, ["run", f"{path}:flow", "--no-report"])
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines() == printed(f"{path}:flow")
+    # Of two sinks that print, Spark calls one after the other for each batch: what each prints is the same.
+    by_sink = [
+        sorted(lines, key=lambda line: line[0]) for lines in (result.stdout.splitlines(), printed(f"{path}:flow"))
+    ]
+    assert by_sink[0] == by_sink[1]
 
 
 NAMED_VALUES = [

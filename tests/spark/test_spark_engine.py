@@ -193,6 +193,7 @@ def test_an_endless_flow_is_rescaled_and_stopped():
         until(job, lambda before=seen: job.metrics()["counted"].received > before)
         seen = job.metrics()["counted"].received
         job.rescale("counted", replicas)
+    until(job, lambda: job.metrics()["counted"].received > seen)
     job.stop()
     assert result.items == [(n % 5, n // 5 + 1) for n in range(len(result.items))]
     assert len(result.items) > seen > 0

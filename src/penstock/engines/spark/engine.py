@@ -127,7 +127,8 @@ class SparkJob(BackgroundJob):
         engine, graph = self._engine, self._graph
         started = engine.clock.now()
         checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
-        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks, checkpoint.query)
+        query = None if checkpoint.is_temporary else checkpoint.query
+        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks, query)
         has_failed, is_open = True, False
         admission: Admission | None = None
         try:

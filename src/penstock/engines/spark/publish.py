@@ -36,9 +36,9 @@ def outputs_of(staged: Sequence[Staged]) -> dict[str, list[list[Any]]]:
 
 
 class Publisher:
-    """The sinks of one run."""
+    """The sinks of one run; `query` is who may go on with their directories later, if anybody."""
 
-    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any], query: str) -> None:
+    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any], query: str | None) -> None:
         self._sinks = [
             _publication(graph.flow, node, files, kept.get(node.name, {}), query)
             for node in graph.nodes
@@ -70,7 +70,7 @@ class Publisher:
             sink.close(has_failed)
 
 
-def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any], query: str) -> _Publication:
+def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any], query: str | None) -> _Publication:
     assert isinstance(node.kind, Writes)
     sink = node.kind.sink
     if isinstance(sink, FileSink):
@@ -159,7 +159,7 @@ class _Directory(_Publication):
     """A directory of files: each staged file gets a name that says its place in the whole output."""
 
     def __init__(
-        self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink, query: str
+        self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink, query: str | None
     ) -> None:
         super().__init__(flow, node, files, kept)
         self._sink = sink
@@ -178,16 +178,17 @@ class _Directory(_Publication):
             self._sink.directory.mkdir(parents=True, exist_ok=True)
             self._first, self._old = self._kept["first"], list(self._kept["old"])
         else:
+            writer = self._sink.open()
             if owner is not None and self._sink.mode == "error":
                 raise SinkError(
                     f"{self._sink.name} sink: {str(self._sink.directory)!r} belongs to another query, which may still "
                     "write to it; write elsewhere, or say mode='append' or mode='overwrite'"
                 )
-            writer = self._sink.open()
             self._old = [path.name for path in writer.old]
             # Never a name that is to be overwritten: when a batch is published again, old files go once more.
             self._first = max([writer.first, *(1 + part_number(path) for path in writer.old)])
-        (self._sink.directory / _OWNER).write_text(self._query)
+        if self._query is not None:
+            (self._sink.directory / _OWNER).write_text(self._query)
         return {"first": self._first, "old": self._old}
 
     def _owner(self) -> str | None:
