@@ -33,6 +33,13 @@ class SystemClock:
         time.sleep(seconds)
 
 
+class WallClock(SystemClock):
+    """Seconds since 1970: what is kept by one process and read by another, perhaps after a restart, is told by it."""
+
+    def now(self) -> float:
+        return time.time()
+
+
 class FakeClock:
     """A clock that moves only when it is told to, or slept on.
 

@@ -48,6 +48,16 @@ class PerKey(ps.Operator):
         await ctx.emit((ctx.key, "end"))
 
 
+class PairsOfAKey(ps.Operator):
+    kind = "keyed"
+    inputs = 2
+
+    async def process(self, ctx):
+        while await ctx.wait_all():
+            await ctx.emit((ctx.key, ctx.inputs[0].pop(), ctx.inputs[1].pop()))
+        await ctx.emit((ctx.key, "left over", len(ctx.inputs[0]), len(ctx.inputs[1])))
+
+
 class Doubled(ps.Operator):
     kind = "stateless"
 
@@ -194,6 +204,17 @@ def forgetful(flow, count):
     return [keyed_by.stateful_map(lambda s, x: (s + 1, (x, s)), init=int, ttl=7, time=float)]
 
 
+def forgetful_and_unordered(flow, count):
+    """Times go back and forth, some can't be told, and what is behind runs by key as well."""
+
+    def time_of(x):
+        return (x * 7 % 31 + x // 3) // (x % 19 != 4)
+
+    keyed_by = numbers(flow, count).key_by(lambda x: x % 23)
+    seen = keyed_by.stateful_map(lambda s, x: (s + 1, (x, s)), init=int, ttl=9, time=time_of, on_error="skip")
+    return [seen.filter(lambda pair: pair[1]).map(str)]
+
+
 def two_sources(flow, count):
     left, right = numbers(flow, count), flow.read(ps.sources.generate(lambda i: i * i, count=count))
     return [left.zip(right), right.key_by(lambda x: x % 3).count()]
@@ -232,6 +253,7 @@ FLOWS = {
         columns,
         first_and_reduced,
         forgetful,
+        forgetful_and_unordered,
         two_sources,
         dead_letters,
         skipped,
@@ -255,3 +277,23 @@ def outputs(make: Any, count: int, engine: Any) -> list[list[Any]]:
     flow, sinks = collected(make, count)
     flow.run(engine)
     return [sink.items for sink in sinks]
+
+
+def joins(flow, count):
+    """What comes out first depends on how the two sides interleave: not compared with the sequential engine."""
+
+    def time_of(x):
+        return (x * 7 % 31 + x // 3) // (x % 19 != 4)
+
+    left, right = numbers(flow, count), flow.read(ps.sources.generate(lambda i: i * 3, count=count))
+    by_left, by_right = left.key_by(lambda x: x % 7), right.key_by(lambda x: x % 7)
+    late = by_left.join(
+        by_right, within=2, time=time_of, lateness=15, on_late="dead-letter", on_error="dead-letter", name="late"
+    )
+    return [
+        by_left.join(by_right, within=1, time=float),
+        late,
+        flow.dead_letters("late"),
+        by_left.join(by_right, within=3, time=time_of, lateness=20, how="outer", on_error="skip"),
+        flow.add(PairsOfAKey(), by_left, by_right),
+    ]

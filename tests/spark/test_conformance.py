@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from tests.spark.conformance_script import TASKS
-from tests.spark.flows import FLOWS, outputs
+from tests.spark.flows import FLOWS, joins, outputs
 
 
 @pytest.mark.parametrize(("tasks", "rows_per_batch"), [(1, 1_000_000), (3, 70)])
@@ -17,6 +17,17 @@ def test_output_is_the_sequential_one(name, tasks, rows_per_batch):
     expected = outputs(FLOWS[name], 200, "sequential")
     engine = ps.engines.Spark(parallelism=tasks, rows_per_batch=rows_per_batch)
     assert outputs(FLOWS[name], 200, engine) == expected
+
+
+def test_what_joins_two_streams_is_the_same_on_any_number_of_tasks():
+    def found(tasks):
+        return outputs(joins, 200, ps.engines.Spark(parallelism=tasks, rows_per_batch=70))
+
+    alone = found(1)
+    assert found(3) == found(7) == alone
+    expected = outputs(joins, 200, "sequential")
+    assert [sorted(map(repr, stream)) for stream in alone] == [sorted(map(repr, stream)) for stream in expected]
+    assert all(expected)
 
 
 @pytest.mark.parametrize("name", ["functions", "keyed", "diamond", "loops", "windows"])

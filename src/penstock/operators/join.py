@@ -41,6 +41,7 @@ class Join(TimedLogic):
     def __init__(self, within: Span, how: JoinKind) -> None:
         self._within = within
         self._keeps = (how in ("left", "outer"), how == "outer")
+        self.fires_outputs = any(self._keeps)
 
     def create(self) -> _Sides:
         return _Sides()

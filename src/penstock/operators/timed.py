@@ -25,6 +25,8 @@ class TimedLogic(ABC):
     strict: bool = False
     exact: bool = False
     """Whether times are to be exact fractions, because floats would miss multiples of its spans."""
+    fires_outputs: bool = True
+    """Whether timers give outputs; otherwise they only let go of what is no longer needed."""
 
     @abstractmethod
     def create(self) -> Any:

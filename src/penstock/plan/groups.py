@@ -103,7 +103,7 @@ def make_plan(graph: Graph) -> Plan:
     """Fuse everything between exchanges.
 
     Stateless operators run where their input is; behind a keyed operator, those that need more than one tuple at a
-    time run where order has been restored. What sees all tuples in one sequence (driver loops, joins) runs in one task.
+    time run where order has been restored. What sees all tuples in one sequence runs in one task.
     """
     return _Planner(graph).plan()
 
@@ -122,13 +122,27 @@ def runs_anywhere(node: Node) -> bool:
 
 
 def runs_by_key(node: Node) -> bool:
-    """Whether each key can be processed by itself, whatever comes for the others."""
+    """Whether each key can be processed by itself, if it is told how far the watermark is."""
+    if len(set(node.upstream)) < len(node.upstream):
+        return False  # one stream on two inputs: they would have to be told apart
     match node.kind:
-        case Remembers(key=key, ttl=ttl):
-            return key is not None and ttl is None  # with a ttl it depends on the latest time of all keys
+        case Remembers(key=key):
+            return key is not None
         case Waits(logic=logic):
-            # Where a window's own failure has its place among dead letters is known only where all tuples are seen.
-            return logic.sides == 1 and node.on_error != "dead-letter"
+            # What fires has a place among what else fires, and none among outputs and dead letters of tuples.
+            return not logic.fires_outputs or (logic.sides == 1 and node.on_error != "dead-letter")
+        case Loops(operator=operator):
+            return operator.kind == "keyed" and not node.controls and bool(node.inputs)
+    return False
+
+
+def needs_marks(node: Node) -> bool:
+    """Whether a key must be told how far the watermark is, or the latest time of all keys."""
+    match node.kind:
+        case Remembers(ttl=ttl, time=time):
+            return ttl is not None and time is not None
+        case Waits(lateness=lateness):
+            return lateness is not None
     return False
 
 
@@ -181,7 +195,7 @@ class _Planner:
     def _needs_order(self, node: Node) -> bool:
         """A watermark can be told only by who sees a slice whole."""
         comes_by_key = any(self._spreads[self._origin(ref)] is Spread.KEYS for ref in node.upstream)
-        return isinstance(node.kind, Waits) and comes_by_key
+        return needs_marks(node) and comes_by_key
 
     def _goes_on_by_key(self, node: Node, ref: PortRef) -> bool:
         """Whether a function may run where its input is, though that is not in order there: it is the next in line."""

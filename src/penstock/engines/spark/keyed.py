@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from penstock.clock import SystemClock
+from penstock.engines.spark.forgetting import Forgetting
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
 from penstock.ordering.keys import key_bytes
@@ -29,7 +30,9 @@ class KeyedChain:
     store, so that dict is what has changed when the batch is over.
     """
 
-    def __init__(self, flow: str, nodes: Sequence[Node], states: TaskStates, buckets: int) -> None:
+    def __init__(
+        self, flow: str, nodes: Sequence[Node], states: TaskStates, buckets: int, is_mine: Callable[[int], bool]
+    ) -> None:
         keyed = nodes[0]
         assert isinstance(keyed.kind, Remembers)
         self._flow = flow
@@ -41,8 +44,12 @@ class KeyedChain:
         self._kept: dict[int, Mapping[Any, Any]] = {}
         self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         parts = [make_part(node, lambda: 0.0) for node in nodes]
-        self._current: dict[Any, Any] = parts[0]["states"]
-        parts[0]["absent"] = self._absent
+        self._forgets = None if keyed.kind.ttl is None else Forgetting(keyed, states, buckets, is_mine)
+        self._current: dict[Any, Any] = {}
+        if self._forgets is None:
+            parts[0] |= {"states": self._current, "absent": self._absent}
+        else:
+            parts[0]["remember"] = self._forgets
         # Where each tuple gives one, they are in place already.
         numbered = any(changes_number(node) or node.on_error != "fail" for node in nodes)
         self._chain = compile_chain(nodes, parts, numbered)
@@ -51,15 +58,15 @@ class KeyedChain:
         self._failures = [0] * len(nodes)
         self._dead: list[tuple[str, int, Any]] = []
         self._clock = SystemClock()
-        self._busy_seconds = 0.0
         self._shares: list[float] | None = None
         self.failed_at = 0
         """Where in its slice the tuple was that ended it all."""
 
-    def run(self, part: Slice) -> dict[str, Slice]:
+    def run(self, part: Slice, side: int) -> dict[str, Slice]:
         """The output of a slice, and the dead letters of each operator by its name."""
-        began = self._clock.now()
         self._dead = []
+        if self._forgets is not None:
+            self._forgets.begin(part.marks)
         values = part.values
         out: list[Any] = []
         numbers: list[int] = []
@@ -77,7 +84,8 @@ class KeyedChain:
         numbers += [first + number for number in later] if first else later
         self._received += len(values)
         self._emitted += len(out)
-        self._busy_seconds += self._clock.now() - began
+        if self._forgets is not None:
+            self._forgets.end(part.marks)
         found = {"": _placed(part, out, numbers) if self._chain.is_numbered else part.with_values(out)}
         for operator in {name for name, _, _ in self._dead}:
             dead = [(number, letter) for name, number, letter in self._dead if name == operator]
@@ -159,15 +167,18 @@ class KeyedChain:
 
     def keep(self) -> None:
         """Hand the changes to the store."""
+        if self._forgets is not None:
+            self._forgets.keep()
         current = self._current
         for bucket, keys in self._touched.items():
             self._states.change(
                 Place(self._operator, bucket), {stored: current[key] for stored, key in keys if key in current}
             )
 
-    def busy_seconds(self) -> dict[str, float]:
-        shares = self._shares or [0.0] * len(self._nodes)
-        return {node.name: self._busy_seconds * share for node, share in zip(self._nodes, shares, strict=True)}
+    def shares(self) -> dict[str, float]:
+        """How the time is shared out among the functions."""
+        shares = self._shares or [1 / len(self._nodes)] * len(self._nodes)
+        return {node.name: share for node, share in zip(self._nodes, shares, strict=True)}
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         counted = self._chain.counts(self._received, self._emitted, self._passed, self._failures)

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
+from penstock.engines.spark.marks import key_of, marker_of
 from penstock.engines.spark.outlets import FileStage, ValueStage
 from penstock.engines.spark.stages import Exit, GroupTask
-from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Remembers, Waits, Writes
-from penstock.plan.groups import Edge, Group, Plan, Spread
+from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Writes
+from penstock.plan.groups import Edge, Group, Plan, Spread, needs_marks
 from penstock.runtime.inlets import Inlet, Outlet
 
 
@@ -45,6 +46,7 @@ def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mappin
             if not node.inputs
         },
         group.nodes if is_keyed else (),
+        {edge.number: edge.readers[0].port for edge in plan.into(group)} if is_keyed else {},
         gathers,
     )
 
@@ -67,9 +69,8 @@ def _written_before(plan: Plan, group: Group) -> Node | None:
 
 def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], first: Mapping[int, int]) -> Exit:
     target = plan.groups[edge.target]
-    kind = target.nodes[0].kind
-    timed = kind if isinstance(kind, Waits) and target.spread is Spread.KEYS else None
-    key = timed.keys[0] if timed is not None else kind.key if isinstance(kind, Remembers) else None
+    node, side = target.nodes[0], edge.readers[0].port
+    is_by_key = target.spread is Spread.KEYS
     ranks = [other.number for other in sorted(plan.into(target), key=_input_order)]
     return Exit(
         edge.number,
@@ -79,15 +80,18 @@ def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], firs
         tasks[edge.target],
         target.spread,
         ranks.index(edge.number),
-        key,
-        timed,
+        key_of(node, side) if is_by_key else None,
+        marker_of(node, side) if is_by_key and needs_marks(node) else None,
         _written_before(plan, target),
     )
 
 
 def _keyed_outlet(plan: Plan, edge: Edge) -> str:
-    is_dead = edge.source.port == plan.node(edge.source.node).outputs
-    return edge.source.node if is_dead else ""
+    """The first output has no name, the others have their numbers, and dead letters that of their operator."""
+    port = edge.source.port
+    if port == plan.node(edge.source.node).outputs:
+        return edge.source.node
+    return str(port) if port else ""
 
 
 def _input_order(edge: Edge) -> tuple[int, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.connectors.source import Source
-from penstock.flow.nodes import Graph, Key, Node, Waits
+from penstock.engines.spark.marks import Marker
+from penstock.flow.nodes import Graph, Key, Node
 from penstock.plan.groups import Spread
 from penstock.state.buckets import Chain, Place
 
@@ -29,8 +30,8 @@ class Exit:
     rank: int
     """Which of the target group's inputs it is."""
     key: Key | None = None
-    timed: Waits | None = None
-    """The windows at the other end, which must know how far the watermark is."""
+    marker: Marker | None = None
+    """For an operator that must know how far the watermark is."""
     writes: Node | None = None
     """The sink of lines that is all there is at the other end: they are written here, where there are more tasks."""
 
@@ -53,6 +54,8 @@ class GroupTask:
     """Where the tables of a source go that nobody here looks at."""
     keyed: tuple[Node, ...] = ()
     """A keyed operator and the functions behind it."""
+    sides: Mapping[int, int] = field(default_factory=dict)
+    """The input of the keyed operator that each edge is for."""
     gathers: Node | None = None
     """A sink whose lines come written."""
 

@@ -21,12 +21,14 @@ from penstock.connectors.source import Chunk, Source, Split
 from penstock.engines.spark import wire
 from penstock.engines.spark.columns import column_hashes, key_hashes
 from penstock.engines.spark.keyed import KeyedChain
+from penstock.engines.spark.loops import LoopStep
+from penstock.engines.spark.marks import Marker, share_of
 from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, Staged, TaskReport, batch_file
-from penstock.engines.spark.timed import Marker, TimedStep, share_of
+from penstock.engines.spark.timed import TimedStep
 from penstock.errors import SourceError
-from penstock.flow.nodes import PortRef, Waits, Writes
+from penstock.flow.nodes import Loops, PortRef, Waits, Writes
 from penstock.ordering.keys import key_hash
 from penstock.plan.groups import Spread
 from penstock.runtime.inlets import Outlet
@@ -35,6 +37,8 @@ from penstock.schema import rows_of_table
 from penstock.state import pickles
 from penstock.state.buckets import Place, TaskStates
 from penstock.state.files import Files
+
+_SIDE_BITS = 45  # above the numbers of slices: the inputs of an operator come one after the other
 
 
 def run_level(
@@ -188,12 +192,11 @@ class _Door:
     def __init__(self, exit: Exit, level: Level) -> None:
         self._exit = exit
         self._buckets = level.buckets
-        self._marker = None if exit.timed is None else Marker(exit.timed)
 
     def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
         exit = self._exit
-        if self._marker is not None:
-            yield from self._with_marks(part, self._marker)
+        if exit.marker is not None:
+            yield from self._with_marks(part, exit.marker)
         elif exit.spread is Spread.KEYS and exit.tasks > 1:
             yield from self._by_key(part)
         else:
@@ -211,9 +214,8 @@ class _Door:
 
     def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
         """To every task, even if it gets no tuple."""
-        assert self._exit.key is not None
         rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
-        marks = marker.marks(rows, self._exit.key.fn)
+        marks = marker.marks(rows)
         targets = self._targets(part.values)
         (column,) = part.column()
         for task in range(self._exit.tasks):
@@ -239,7 +241,7 @@ class _Door:
     def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
         exit = self._exit
         final = exit.first + task
-        place = wire.place_of(exit.rank, number) if exit.spread is Spread.ONE else number
+        place = number if exit.spread is Spread.SLICES else wire.place_of(exit.rank, number)
         return wire.Row(exit.level, final, final, place, exit.edge, payload)
 
 
@@ -436,29 +438,39 @@ class _KeysTask(_GroupRun):
         super().__init__(about)
         level, group = self.level, self.group
         self._step = self._made_step()
+        self._clock = SystemClock()
+        self._busy_seconds = 0.0
         self._writers = {exit.edge: LineWriter(level.flow, exit.writes) for exit in group.exits if exit.writes}
         self._slices = slices
 
-    def _made_step(self) -> KeyedChain | TimedStep:
-        level, nodes = self.level, self.group.keyed
-        if isinstance(nodes[0].kind, Waits):
-            return TimedStep(level.flow, nodes[0], self.states, level.buckets, self._is_mine)
-        return KeyedChain(level.flow, nodes, self.states, level.buckets)
+    def _made_step(self) -> KeyedChain | TimedStep | LoopStep:
+        level, (node, *_) = self.level, self.group.keyed
+        match node.kind:
+            case Waits():
+                return TimedStep(level.flow, node, self.states, level.buckets, self._is_mine)
+            case Loops():
+                return LoopStep(level.flow, node, self.states, level.buckets, self._is_mine)
+        return KeyedChain(level.flow, self.group.keyed, self.states, level.buckets, self._is_mine)
 
     def _is_mine(self, bucket: int) -> bool:
         return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
 
     def rows(self) -> Iterator[wire.Row]:
-        for _, part in self._slices:
+        for edge, part in self._slices:
+            side = self.group.sides[edge]
+            part = replace(part, number=part.number | side << _SIDE_BITS)
+            began = self._clock.now()
             try:
-                outputs = self._step.run(part)
+                outputs = self._step.run(part, side)
             except Exception:
                 self.place = (part.number, self._step.failed_at)
                 raise
+            self._busy_seconds += self._clock.now() - began
             yield from self._out(outputs)
         if self.batch.closes:
             yield from self._out(self._step.close())
-        self._step.keep()
+        else:
+            self._step.keep()
 
     def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.Row]:
         for exit in self.group.exits:
@@ -480,8 +492,9 @@ class _KeysTask(_GroupRun):
         return {**self._step.counts(), **rejected}
 
     def busy_seconds(self) -> dict[str, float]:
+        shares = self._step.shares()
         return {
-            **self._step.busy_seconds(),
+            **{name: self._busy_seconds * share for name, share in shares.items()},
             **{writer.operator: writer.busy_seconds for writer in self._writers.values()},
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -76,6 +76,13 @@ class Slice:
 
     def column(self) -> Positions:
         return (np.arange(len(self.values)),) if self.positions is None else self.positions
+
+
+def column_of(values: Sequence[Any]) -> Any:
+    """A column of positions that numpy sorts by Python's own order, whatever is in it."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
 def place_of(input_number: int, slice_number: int) -> int:

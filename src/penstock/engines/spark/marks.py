@@ -1,0 +1,61 @@
+"""How far the watermark is at each tuple of a slice: told by who sees the slice whole to those who get parts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engines.spark.wire import Marks
+from penstock.flow.nodes import Key, Loops, Node, Remembers, Waits
+from penstock.operators.timed import TimedTable
+from penstock.operators.times import Time, checked_time
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a tuple's mark is; `None` says that it makes none."""
+
+    key: Callable[[Any], Any]
+    time: Callable[[Any], Time]
+    mark_of: Callable[[Time], Time | None]
+
+    def marks(self, values: Sequence[Any]) -> list[Any]:
+        """For each value the highest mark so far, itself included; what has no key or no time is passed over."""
+        key, time, mark_of = self.key, self.time, self.mark_of
+        highest: Any = None
+        found = []
+        for value in values:
+            try:
+                key(value)
+                mark = mark_of(time(value))
+                if highest is None or mark > highest:
+                    highest = mark
+            except Exception:  # its operator fails on it
+                pass
+            found.append(highest)
+        return found
+
+
+def marker_of(node: Node, side: int) -> Marker:
+    match node.kind:
+        case Waits() as kind:
+            return Marker(kind.keys[side].fn, kind.times[side], TimedTable(kind.logic, kind.lateness).mark_of)
+        case Remembers(key=Key() as key, time=time) if time is not None:
+            return Marker(key.fn, time, checked_time)
+    raise AssertionError(node.kind)
+
+
+def key_of(node: Node, side: int) -> Key:
+    """How an input of a keyed operator finds its keys."""
+    match node.kind:
+        case Waits(keys=keys) | Loops(keys=keys):
+            return keys[side]
+        case Remembers(key=Key() as key):
+            return key
+    raise AssertionError(node.kind)
+
+
+def share_of(marks: list[Any], places: Any) -> Marks:
+    """What a task is told of a slice's marks: those of its own tuples, and the last."""
+    return Marks([marks[place] for place in places.tolist()], marks[-1] if marks else None)
