@@ -61,6 +61,17 @@ def long_flow(work: Callable[[int], int]) -> Callable[[ps.Flow, int], list[Any]]
     return make
 
 
+def moody(flow: ps.Flow, count: int) -> list[Any]:
+    """Two branches see the same token of a tuple, which no second attempt would give again."""
+    tokens = flow.read(ps.sources.items(list(range(count)))).map(lambda x: (x, os.urandom(8).hex()))
+
+    def branch(keys: int) -> Any:
+        keyed = tokens.key_by(lambda pair: pair[0] % keys)
+        return keyed.stateful_map(lambda s, pair: (slow(s), pair), init=int)
+
+    return [branch(97), branch(89)]
+
+
 def main(master: str, which: str, folder: str, *settings: str) -> None:
     conf = CONF | dict(setting.split("=", 1) for setting in settings)
     if which == "flows":
@@ -71,12 +82,16 @@ def main(master: str, which: str, folder: str, *settings: str) -> None:
     engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=ROWS_PER_BATCH, conf=conf)
     flow = ps.Flow(which)
     sinks = []
-    for stream in long_flow(slow if which == "long" else straggling(folder))(flow, LONG_COUNT):
+    make = moody if which == "moody" else long_flow(slow if which == "long" else straggling(folder))
+    for stream in make(flow, LONG_COUNT):
         sinks.append(ps.sinks.collect())
         stream.write(sinks[-1])
     job = flow.start(engine)
     tell_batches(job)
     job.wait()
+    if which == "moody":
+        compare(which, [sinks[0].items], [sinks[1].items])
+        return
     compare(which, [sink.items for sink in sinks], outputs(long_flow(lambda x: x), LONG_COUNT, "sequential"))
 
 

@@ -75,6 +75,21 @@ def test_an_executor_that_dies_changes_nothing(cluster, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+def test_attempts_are_never_mixed(cluster, tmp_path):
+    """What a dead executor had sent is computed again, and differs: so everything that was made of it must be, too."""
+    with script(cluster, "moody", tmp_path) as process:
+        for _ in range(2):
+            wait_for_a_batch(process, tmp_path)
+            there = cluster.executors()
+            until(cluster.busy_python_workers, "a task that computes")
+            end(there[0])
+            until(lambda before=there: set(cluster.executors()) - set(before), "an executor in place of the dead one")
+        lines = rest_of_output(process, tmp_path)
+    assert lines == [f"moody 0: the same {LONG_COUNT} tuples"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_python_workers_that_die_change_nothing(cluster, tmp_path):
     """One in each batch: Spark ends a job when the same task has failed four times."""
     killed = []

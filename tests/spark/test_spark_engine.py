@@ -215,16 +215,15 @@ def test_what_can_not_be_rescaled_says_so():
 
 def test_a_file_that_changed_is_an_error(tmp_path):
     """Between the admission and the read: what a retry would read is not what was admitted."""
-    from penstock.engines.spark.stages import Descriptor
-    from penstock.engines.spark.tasks import _check_version, version_of
+    from penstock.engines.spark.stages import Descriptor, version_of
 
     path = tmp_path / "in.txt"
     path.write_text("1\n")
     admitted = Descriptor("text", 0, str(path), 0, 2, None, version_of(str(path)))
-    _check_version(admitted)
+    admitted.check_version()
     path.write_text("1\n2\n")
     with pytest.raises(ps.SourceError, match="has changed since it was admitted"):
-        _check_version(admitted)
+        admitted.check_version()
 
 
 def test_a_flow_as_a_step_of_another_query(tmp_path):
@@ -300,3 +299,22 @@ def test_two_queries_do_not_share_a_directory(tmp_path):
     with pytest.raises(ps.SinkError, match="another query has written"):
         run("one", [1, 2, 4])
     assert lines_of(tmp_path / "out") == ["1", "2", "3"]
+
+
+def test_every_function_runs_once_for_each_tuple(tmp_path):
+    """Whatever samples a stage before it runs it, as some of Spark's exchanges do, runs it twice."""
+
+    def noted(what):
+        def note(x):
+            with (tmp_path / what).open("a") as file:
+                file.write("x\n")
+            return x
+
+        return note
+
+    flow = ps.Flow("once")
+    keyed = flow.read(ps.sources.items(range(60))).map(noted("before")).key_by(lambda x: x % 7).count()
+    keyed.map(noted("behind")).map_batch(lambda pairs: list(map(noted("gathered"), pairs))).write(ps.sinks.null())
+    flow.run(ps.engines.Spark(parallelism=3, rows_per_batch=25))
+    for what in ("before", "behind", "gathered"):
+        assert len((tmp_path / what).read_text().splitlines()) == 60, what

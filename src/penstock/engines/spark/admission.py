@@ -16,9 +16,8 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.connectors.source import Chunk, Source, Split, splits_from
 from penstock.engines.spark.pickling import dumps
-from penstock.engines.spark.stages import Descriptor
+from penstock.engines.spark.stages import Descriptor, version_of
 from penstock.engines.spark.steps import reached
-from penstock.engines.spark.tasks import version_of
 from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Loops, Node, Reads
 from penstock.runtime.context import LoopContext

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.connectors.source import Source
 from penstock.engines.spark.marks import Marker
+from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Key, Node
 from penstock.plan.groups import Spread
 from penstock.state.buckets import Chain, Place
@@ -74,6 +76,25 @@ class Descriptor:
     """The file in the checkpoint that holds the values, for sources that only the driver can read."""
     version: tuple[int, int] | None = None
     """Size and modification time of the file when it was admitted."""
+
+    def check_version(self) -> None:
+        """`SourceError` where the file is no longer what was admitted."""
+        if self.version is None:
+            return
+        try:
+            now = version_of(self.partition)
+        except OSError:
+            raise SourceError(f"{self.partition}: the file is gone; it was there when the run began") from None
+        if now != self.version:
+            raise SourceError(
+                f"{self.partition}: the file has changed since it was admitted, so a retry could not give the same "
+                "tuples; write new data to new files"
+            )
+
+
+def version_of(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)

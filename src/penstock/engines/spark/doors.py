@@ -1,0 +1,92 @@
+"""Where an edge leaves a task: the only code that finds the target task of every tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engines.spark import wire
+from penstock.engines.spark.columns import column_hashes, key_hashes
+from penstock.engines.spark.marks import Marker, share_of
+from penstock.engines.spark.stages import Exit, Level
+from penstock.ordering.keys import key_hash
+from penstock.plan.groups import Spread
+from penstock.schema import rows_of_table
+
+
+class Door:
+    """Where an edge leaves a task: finds the target task of every tuple."""
+
+    def __init__(self, exit: Exit, level: Level) -> None:
+        self._exit = exit
+        self._buckets = level.buckets
+
+    def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
+        exit = self._exit
+        if exit.marker is not None:
+            yield from self._with_marks(part, exit.marker)
+        elif exit.spread is Spread.KEYS and exit.tasks > 1:
+            yield from self._by_key(part)
+        else:
+            task = _mixed(part.number) % exit.tasks if exit.spread is Spread.SLICES else 0
+            yield self._row(part.number, task, wire.packed(part.values, part.positions))
+
+    def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
+        targets = self._targets(part.values)
+        columns = part.column()
+        for task in range(self._exit.tasks):
+            places = np.flatnonzero(targets == task)
+            if len(places):
+                chosen = part.values if len(places) == len(part.values) else _chosen(part.values, places)
+                yield self._row(part.number, task, wire.packed(chosen, tuple(column[places] for column in columns)))
+
+    def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
+        """To every task, even if it gets no tuple."""
+        rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
+        marks = marker.marks(rows)
+        targets = self._targets(part.values)
+        (column,) = part.column()
+        for task in range(self._exit.tasks):
+            places = np.flatnonzero(targets == task)
+            payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places))
+            yield self._row(part.number, task, payload)
+
+    def _targets(self, values: wire.Values) -> Any:
+        """The task of each tuple; what has no key goes to the first, whose operator fails on it."""
+        key = self._exit.key
+        assert key is not None
+        hashes = None
+        if isinstance(values, pa.Table):
+            hashes = column_hashes(values, key.columns)
+            values = values if hashes is not None else rows_of_table(values)
+        if hashes is None:
+            try:
+                hashes = key_hashes(list(map(key.fn, values)))
+            except Exception:
+                hashes = np.array([_hash_or_none(key.fn, value) for value in values], dtype=np.int64)
+        return hashes % self._buckets * self._exit.tasks // self._buckets
+
+    def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
+        exit = self._exit
+        final = exit.first + task
+        place = number if exit.spread is Spread.SLICES else wire.place_of(exit.rank, number)
+        return wire.Row(exit.level, final, final, place, exit.edge, payload)
+
+
+def _hash_or_none(key: Callable[[Any], Any], value: Any) -> int:
+    try:
+        return key_hash(key(value))
+    except Exception:
+        return 0
+
+
+def _chosen(values: wire.Values, places: Any) -> wire.Values:
+    return values.take(places) if isinstance(values, pa.Table) else [values[place] for place in places.tolist()]
+
+
+def _mixed(number: int) -> int:
+    """Neighbouring slices of one split, and the first slices of all splits, go to different tasks."""
+    return (number >> 24) + (number & 0xFFFFFF)

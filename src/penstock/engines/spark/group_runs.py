@@ -1,0 +1,350 @@
+"""One group's share of a batch in one task: reading, working in order, working by key, putting lines in order."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock.clock import SystemClock
+from penstock.connectors.source import Chunk, Source, Split
+from penstock.engines.spark import wire
+from penstock.engines.spark.doors import Door
+from penstock.engines.spark.keyed import KeyedChain
+from penstock.engines.spark.loops import LoopStep
+from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
+from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, Staged, TaskReport
+from penstock.engines.spark.timed import TimedStep
+from penstock.flow.nodes import Loops, PortRef, Waits, Writes
+from penstock.plan.groups import Spread
+from penstock.runtime.inlets import Outlet
+from penstock.runtime.quiescence import Part
+from penstock.schema import rows_of_table
+from penstock.state.buckets import Place, TaskStates
+from penstock.state.files import Files
+
+_SIDE_BITS = 45  # above the numbers of slices: the inputs of an operator come one after the other
+
+
+class About(NamedTuple):
+    """What a task is: where it stands, and in which batch."""
+
+    level: Level
+    batch: LevelBatch
+    group: GroupTask
+    partition: int
+
+
+class GroupRun:
+    """One group's share: slices in, slices out."""
+
+    def __init__(self, about: About) -> None:
+        self.level, self.batch, self.group, self.partition = about
+        level, group = self.level, self.group
+        self.files = Files(level.root)
+        self.states = TaskStates(self.files, level.query, self.batch.chains)
+        self.staged: list[Staged] = []
+        self.place = (0, 0)
+        """The slice and the position at which it fails, if it fails."""
+        exits = [*group.exits, *(exit for exits in group.straight.values() for exit in exits)]
+        self._doors = {exit.edge: Door(exit, level) for exit in exits}
+
+    def rows(self) -> Iterator[wire.Row]:
+        raise NotImplementedError
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        raise NotImplementedError
+
+    def busy_seconds(self) -> dict[str, float]:
+        raise NotImplementedError
+
+    def completed(self) -> frozenset[str]:
+        """Operators that are through for good: only what runs in one task can be."""
+        return frozenset()
+
+    def leave(self) -> None:
+        """Whatever has happened: end."""
+
+    def report(self) -> TaskReport:
+        chains = self.states.commit()
+        return TaskReport(
+            self.level.number, self.partition, self.counts(), chains, tuple(self.staged), self.completed()
+        )
+
+    def failed(self, error: Exception) -> TaskReport:
+        self.states.abandon()
+        return TaskReport(self.level.number, self.partition, {}, {}, (), error=portable(error), error_place=self.place)
+
+    def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
+        if len(part.values):
+            yield from self._doors[exit.edge].rows(part)
+
+    def stage(self, sink: str, number: int, data: bytes, rows: int) -> None:
+        """Write some output of a sink to a file that only the manifest makes part of the result."""
+        file = f"outputs/{self.batch.number:010d}/{hashlib.sha256(data).hexdigest()}"
+        self.files.write(file, data)
+        self.staged.append(Staged(sink, number, file, rows))
+
+
+class PartRun(GroupRun):
+    """A group that runs on the runtime, between inlets and outlets."""
+
+    def __init__(self, about: About) -> None:
+        super().__init__(about)
+        graph = self.group.graph
+        self.part = Part(graph)
+        sinks = {node.name: node.kind.sink for node in graph.nodes if isinstance(node.kind, Writes)}
+        self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
+        self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
+
+    def feed(self, inlet: str, number: int, values: Sequence[Any], all_readable: bool = True) -> None:
+        """Let in what belongs to the slice of that number."""
+        self.place = (number, 0)
+        self.part.feed(inlet, Chunk(values, 0, all_readable=all_readable))
+
+    def fed(self, inlet: str, number: int, values: Sequence[Any]) -> Iterator[wire.Row]:
+        """Let a slice in, and send what comes out as a slice of that number."""
+        self.feed(inlet, number, values)
+        yield from self.out(number)
+
+    def out(self, number: int) -> Iterator[wire.Row]:
+        if self.part.failure is not None:
+            raise self.part.failure
+        for exit in self.group.exits:
+            yield from self.sent(exit, wire.Slice(number, self._outlets[exit.outlet].take()))
+        for name, stage in self._stages.items():
+            data, rows = stage.take()
+            if rows:
+                self.stage(name, number, data, rows)
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        return {
+            name: (counts.received, counts.emitted, counts.failed, counts.late)
+            for name, counts in self.part.counts().items()
+        }
+
+    def busy_seconds(self) -> dict[str, float]:
+        return {name: counts.busy_seconds for name, counts in self.part.counts().items()}
+
+    def leave(self) -> None:
+        with suppress(Exception):  # it has been reported
+            self.part.leave()
+
+
+class ReadingRun(PartRun):
+    """Reads parts of a source."""
+
+    def __init__(self, about: About, descriptors: list[Descriptor]) -> None:
+        super().__init__(about)
+        self._descriptors = descriptors
+        self._passed_on: Counter[str] = Counter()
+        """How many tuples of a source went elsewhere, unseen."""
+
+    def rows(self) -> Iterator[wire.Row]:
+        for descriptor in self._descriptors:
+            if self.group.straight[descriptor.operator]:
+                yield from self._in_columns(descriptor)
+            else:
+                yield from self._in_rows(descriptor)
+
+    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+        source = descriptor.operator
+        is_read = PortRef(source) in self.group.graph.readers
+        for number, table in enumerate(self._tables(descriptor), descriptor.number << 24):
+            for exit in self.group.straight[source]:
+                yield from self.sent(exit, wire.Slice(number, table))
+            if is_read:
+                yield from self.fed(source, number, rows_of_table(table))
+            else:
+                self._passed_on[source] += len(table)
+
+    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+        """A slice is fed as it is read, piece by piece, while its values are in the processor's cache."""
+        number, room = descriptor.number << 24, wire.ROWS_PER_SLICE
+        for chunk in self._chunks(descriptor):
+            values = chunk.values
+            while len(values):
+                piece, values = values[:room], values[room:]
+                self.feed(descriptor.operator, number, piece, chunk.all_readable)
+                room -= len(piece)
+                if not room:
+                    yield from self.out(number)
+                    number, room = number + 1, wire.ROWS_PER_SLICE
+        if room < wire.ROWS_PER_SLICE:
+            yield from self.out(number)
+
+    def _tables(self, descriptor: Descriptor) -> Iterator[pa.Table]:
+        descriptor.check_version()
+        source, split = self._source(descriptor)
+        waiting: list[pa.Table] = []
+        for table in source.tables(split):
+            while room := wire.ROWS_PER_SLICE - sum(map(len, waiting)):
+                waiting.append(table.slice(0, room))
+                table = table.slice(room)
+                if not table:
+                    break
+                yield pa.concat_tables(waiting)
+                waiting = []
+        if waiting:
+            yield pa.concat_tables(waiting)
+
+    def _chunks(self, descriptor: Descriptor) -> Iterator[Chunk]:
+        if descriptor.spool is not None:
+            return iter([Chunk(pickle.loads(self.files.read(descriptor.spool)), 0)])
+        descriptor.check_version()
+        source, split = self._source(descriptor)
+        return source.read(split, SystemClock())
+
+    def _source(self, descriptor: Descriptor) -> tuple[Source, Split]:
+        split = Split(descriptor.partition, descriptor.start, descriptor.end)
+        return self.group.sources[descriptor.operator], split
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        counts = super().counts()
+        for source, rows in self._passed_on.items():
+            counts[source] = (rows, rows, 0, 0)
+        return counts
+
+
+class OrderedRun(PartRun):
+    """Works on whole slices, in their order; the only task of its group keeps the operators' state."""
+
+    def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
+        self._slices = slices
+        self._is_one = self.group.spread is Spread.ONE
+        self._places = {node.name: Place(node.name, 0) for node in self.group.graph.nodes}
+
+    def completed(self) -> frozenset[str]:
+        return frozenset(self.part.completed()) if self._is_one else frozenset()
+
+    def rows(self) -> Iterator[wire.Row]:
+        if self._is_one:
+            kept = {name: self.states.get(place, None, None) for name, place in self._places.items()}
+            self.part.restore({name: state for name, state in kept.items() if state is not None})
+        count = 0
+        for edge, part in self._slices:
+            number = count if self._is_one else part.number
+            yield from self.fed(self.group.inlets[edge], number, part.values)
+            count += 1
+        if self.batch.closes:
+            self.part.close()
+            yield from self.out(count if self._is_one else 1 << 49)
+        elif self._is_one:
+            self.part.settle()
+            yield from self.out(count)
+            for name, snapshot in self.part.snapshots().items():
+                self.states.change(self._places[name], {None: snapshot})
+
+
+class KeyedRun(GroupRun):
+    """Works on the tuples of its keys, slice by slice; the tuples keep their positions."""
+
+    def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
+        level, group = self.level, self.group
+        self._step = self._made_step()
+        self._clock = SystemClock()
+        self._busy_seconds = 0.0
+        self._writers = {exit.edge: LineWriter(level.flow, exit.writes) for exit in group.exits if exit.writes}
+        self._slices = slices
+
+    def _made_step(self) -> KeyedChain | TimedStep | LoopStep:
+        level, (node, *_) = self.level, self.group.keyed
+        match node.kind:
+            case Waits():
+                return TimedStep(level.flow, node, self.states, level.buckets, self._is_mine)
+            case Loops():
+                return LoopStep(level.flow, node, self.states, level.buckets, self._is_mine)
+        return KeyedChain(level.flow, self.group.keyed, self.states, level.buckets, self._is_mine)
+
+    def _is_mine(self, bucket: int) -> bool:
+        return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
+
+    def rows(self) -> Iterator[wire.Row]:
+        for edge, part in self._slices:
+            side = self.group.sides[edge]
+            part = replace(part, number=part.number | side << _SIDE_BITS)
+            began = self._clock.now()
+            try:
+                outputs = self._step.run(part, side)
+            except Exception:
+                self.place = (part.number, self._step.failed_at)
+                raise
+            self._busy_seconds += self._clock.now() - began
+            yield from self._out(outputs)
+        if self.batch.closes:
+            yield from self._out(self._step.close())
+        else:
+            self._step.keep()
+
+    def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.Row]:
+        for exit in self.group.exits:
+            if exit.outlet in outputs:
+                out = outputs[exit.outlet]
+                if exit.writes is not None:
+                    out = self._written(self._writers[exit.edge], out)
+                yield from self.sent(exit, out)
+
+    def _written(self, writer: LineWriter, part: wire.Slice) -> wire.Slice:
+        try:
+            return writer.written(part)
+        except Exception:
+            self.place = (part.number, writer.failed_at)
+            raise
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        rejected = {writer.operator: (writer.failed, 0, writer.failed, 0) for writer in self._writers.values()}
+        return {**self._step.counts(), **rejected}
+
+    def busy_seconds(self) -> dict[str, float]:
+        shares = self._step.shares()
+        return {
+            **{name: self._busy_seconds * share for name, share in shares.items()},
+            **{writer.operator: writer.busy_seconds for writer in self._writers.values()},
+        }
+
+
+class LinesRun(GroupRun):
+    """Puts written lines in order."""
+
+    def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
+        assert self.group.gathers is not None
+        self._operator = self.group.gathers.name
+        self._slices = slices
+        self._rows = 0
+
+    def rows(self) -> Iterator[wire.Row]:
+        for _, part in self._slices:
+            self._rows += len(part.values)
+            self.stage(self._operator, part.number, joined(part.values), len(part.values))
+        yield from ()
+
+    def counts(self) -> dict[str, tuple[int, int, int, int]]:
+        return {self._operator: (self._rows, 0, 0, 0)}
+
+    def busy_seconds(self) -> dict[str, float]:
+        return {}
+
+
+def portable(error: Exception) -> bytes:
+    """An exception as bytes, with its cause and the text of its traceback; or what can be told of it."""
+    from pyspark import cloudpickle
+
+    cause = error.__cause__
+    told = cause if cause is not None else error
+    text = "".join(traceback.format_exception(type(told), told, told.__traceback__))
+    try:
+        data: bytes = cloudpickle.dumps((error, cause, text))
+        pickle.loads(data)
+    except Exception:
+        data = pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), None, text))
+    return data
