@@ -1,4 +1,4 @@
-"""The only code that decides what goes into the next batch: parts of sources, written down before Spark hears of them.
+"""The only code that decides what goes into the next batch: parts of sources, written down before they are read.
 
 What any process can read is admitted as ranges. What only the driver can read (lists, sockets, closures) is spooled to
 the checkpoint first. So a batch that runs again reads the same tuples.
@@ -24,7 +24,7 @@ from penstock.runtime.context import LoopContext
 from penstock.runtime.loop import Loop
 from penstock.state.files import Files
 
-ADMITTED = "admitted"
+_FOLDER = "admitted"
 _LEAST_PART = 8192
 
 
@@ -65,7 +65,7 @@ class Admitted:
 
 
 def admitted_name(number: int) -> str:
-    return f"{ADMITTED}/{number:010d}.json"
+    return f"{_FOLDER}/{number:010d}.json"
 
 
 class Admission:
@@ -74,8 +74,7 @@ class Admission:
     def __init__(self, graph: Graph, files: Files, clock: Clock, limits: Limits, closes: bool) -> None:
         self._files = files
         self._closes = closes
-        files.write(f"{ADMITTED}/_begun", b"")  # Spark watches the folder, so it must be there
-        names = [name for name in files.names(ADMITTED) if name.endswith(".json")]
+        names = [name for name in files.names(_FOLDER) if name.endswith(".json")]
         last = Admitted.from_json(files.read(names[-1])) if names else None
         self.last = -1 if last is None else last.number
         self.is_closed = last is not None and last.closes

@@ -43,7 +43,6 @@ class Batches:
         publisher: Publisher,
         spark: Any,
         parallelism: int,
-        finished: int = -1,
     ) -> None:
         # An accumulator counts what tasks that were retried have spent as well: it was spent.
         self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
@@ -55,8 +54,6 @@ class Batches:
         self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
         self.tasks = {group.number: tasks_of(group, parallelism) for group in plan.groups}
         """How many tasks each group has from the next batch on."""
-        self.finished = finished
-        """The last batch that is out."""
         self.rows = 0
         """How many tuples the last batch has read."""
         self._outputs_before: Outputs = {}
@@ -75,7 +72,6 @@ class Batches:
         self._publisher.publish(batch, manifest.outputs, frame.sparkSession)
         reached("published")
         self._forget_before(batch, manifest.outputs)
-        self.finished = batch
 
     def counts(self) -> dict[str, OperatorReport]:
         in_sinks = self._publisher.failed()

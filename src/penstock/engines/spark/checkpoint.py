@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.engines.spark.admission import ADMITTED
 from penstock.errors import CheckpointError
 from penstock.flow.nodes import Graph, Loops, Node, Reads, Remembers, Waits
 from penstock.state.files import Files
@@ -62,11 +61,6 @@ class Checkpoint:
         """The last batch that Spark knows to be done: its output is out."""
         names = [name.rpartition("/")[2] for name in self.files.names("spark/commits")]
         return max((int(name) for name in names if name.isdigit()), default=-1)
-
-    @property
-    def admitted_root(self) -> str:
-        """Where Spark sees that there is a batch to run."""
-        return f"{_for_spark(self.root)}/{ADMITTED}"
 
     def remember_sinks(self, sinks: Mapping[str, Any]) -> None:
         """What was there before this query wrote: asked once in its life."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
@@ -85,6 +86,8 @@ class SparkJob(BackgroundJob):
         self._wanted: dict[int, int] = {}
         self._error: BaseException | None = None
         self._left: Mapping[str, int] = {}
+        self._next_batch_at = 0.0
+        self._has_ended = False
         self._history: deque[BatchReport] = deque(maxlen=_KEPT_BATCHES)
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
@@ -166,73 +169,69 @@ class SparkJob(BackgroundJob):
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
         for batch, outputs in checkpoint.manifests.outputs():
             publisher.recollect(batch, outputs)
-        finished = checkpoint.last_committed
-        self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism, finished)
+        self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
         self._batches.tasks.update(self._wanted)
-        if admission.last <= finished and not self._admit(admission) and admission.has_ended:
+        if admission.last <= checkpoint.last_committed and not self._admit(admission) and admission.has_ended:
             return
-        # A file for each admitted batch, one batch for each file: so Spark's batch ids are our numbers. Only the JVM
-        # looks at them; a Python data source would cost two processes for each query, and calls for each batch.
-        frame = spark.readStream.option("maxFilesPerTrigger", 1).text(checkpoint.admitted_root)
+        # Spark's simplest source, a row for each batch: there is always a next one, and it waits in `_run_batch` until
+        # it is admitted. So Spark's batch ids are our numbers, and its logs hold nothing that grows.
+        frame = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()
         writer = frame.writeStream.option("checkpointLocation", checkpoint.spark_root)
-        query = writer.foreachBatch(self._run_batch).start()
+        query = writer.foreachBatch(partial(self._run_batch, admission)).start()
         try:
-            self._follow(query, admission)
+            while query.isActive and not self._stop.at_once:
+                engine.clock.sleep(_POLL_SECONDS)
         finally:
             with suppress(Exception):
                 query.stop()
+        if self._error is None and not self._has_ended and not self._stop.at_once:
+            self._error = _translated(query.exception() or RuntimeError("the query has stopped"), self._graph.flow)
 
-    def _run_batch(self, frame: Any, batch: int) -> None:
-        """What Spark calls; an error is kept here as well, because Spark wraps it in pages of its own."""
-        if self._error is not None:
-            raise self._error
+    def _run_batch(self, admission: Any, frame: Any, batch: int) -> None:
+        """What Spark calls, and calls again where it does not know how a batch has ended.
+
+        What is raised here ends the query. An error is kept as well, because Spark wraps it in pages of its own.
+        """
         clock = self._engine.clock
-        began = clock.now()
         try:
+            while admission.last < batch:
+                if not self._admit_next(admission):
+                    self._has_ended = True
+                    raise _Ended
+            began = clock.now()
             self._batches.run(frame, batch)
         except BaseException as error:
-            if self._stop.at_once:
-                raise
-            self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
-            raise  # or Spark would note the batch as done
+            if not self._has_ended and not self._stop.at_once:
+                self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
+            raise
         self._history.append(BatchReport(batch, clock.now() - began, self._batches.rows, self._left))
+
+    def _admit_next(self, admission: Any) -> bool:
+        """Wait until there is something for the next batch, and admit it; `False` when there never will be."""
+        clock = self._engine.clock
+        while not self._stop.at_once:
+            admission.stop(self._batches.sources_without_readers())
+            if self._stop.requested and self._closes:
+                admission.stop()
+            elif self._stop.requested:
+                return False
+            if clock.now() >= self._next_batch_at or self._stop.requested:
+                self._next_batch_at = clock.now() + self._engine.trigger_seconds
+                if self._admit(admission):
+                    return True
+                if admission.has_ended:
+                    return False
+            clock.sleep(_POLL_SECONDS)
+        return False
 
     def _admit(self, admission: Any) -> bool:
         admitted = admission.admit(self._batches.readers()) is not None
         self._left = admission.left()
         return admitted
 
-    def _follow(self, query: Any, admission: Any) -> None:
-        """Admit the next batch when the last one is out, until there is nothing more."""
-        clock = self._engine.clock
-        next_batch_at = 0.0
-        while self._error is None and not self._stop.at_once:
-            if (told := query.exception()) is not None:
-                if self._error is None:  # else it is Spark's word for what has been raised in between
-                    self._error = _translated(told, self._graph.flow)
-                return
-            if self._batches.finished >= admission.last:
-                admission.stop(self._batches.sources_without_readers())
-                if admission.has_ended or self._stop.requested:
-                    if self._stop.requested and self._closes and not admission.is_closed:
-                        admission.stop()
-                        self._admit(admission)
-                        continue
-                    self._wait_for_commit(query, admission.last)
-                    return
-                if clock.now() >= next_batch_at:
-                    next_batch_at = clock.now() + self._engine.trigger_seconds
-                    if self._admit(admission):
-                        continue
-            clock.sleep(_POLL_SECONDS)
 
-    def _wait_for_commit(self, query: Any, batch: int) -> None:
-        """Spark notes a batch as done after we have: give it the moment, or it would come again."""
-        while self._error is None and query.isActive:
-            progress = query.lastProgress
-            if progress is not None and progress["batchId"] >= batch:
-                return
-            self._engine.clock.sleep(_POLL_SECONDS)
+class _Ended(Exception):
+    """There is no next batch; raised, because a batch that returns is noted as done."""
 
 
 def _translated(error: BaseException, flow: str) -> BaseException:
