@@ -236,7 +236,7 @@ class OrderedRun(PartRun):
             count += 1
         if self.batch.closes:
             self.part.close()
-            yield from self.out(count if self._is_one else 1 << 49)
+            yield from self.out(count if self._is_one else wire.CLOSING)
         elif self._is_one:
             self.part.settle()
             yield from self.out(count)

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.engines.spark.timed import CLOSING
-from penstock.engines.spark.wire import Slice, column_of
+from penstock.engines.spark.wire import CLOSING, Slice, column_of
 from penstock.flow.nodes import Loops, Node
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext

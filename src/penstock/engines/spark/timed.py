@@ -14,15 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.engines.spark.wire import Slice, column_of
+from penstock.engines.spark.wire import CLOSING, Slice, column_of
 from penstock.flow.nodes import Node, Waits
 from penstock.operators.timed import Entry, Fired, LateTuple, TimedTable
 from penstock.ordering.keys import firing_order
 from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.state.buckets import Place, TaskStates
-
-CLOSING = 1 << 49
-"""The number of the slice that comes after all others: the last words."""
 
 
 class _Recording(TimedTable):

@@ -30,6 +30,8 @@ SCHEMA = from_arrow_schema(_ARROW)
 of that partition; the edge it travels on, or -1 for a report to the driver."""
 REPORT = -1
 ROWS_PER_SLICE = 65_536
+CLOSING = 1 << 49
+"""The number of the slice that comes after all others: the last words."""
 _PLACE_BITS = 50
 _BYTES_PER_BATCH = 16 << 20
 
