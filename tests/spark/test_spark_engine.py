@@ -318,3 +318,15 @@ def test_every_function_runs_once_for_each_tuple(tmp_path):
     flow.run(ps.engines.Spark(parallelism=3, rows_per_batch=25))
     for what in ("before", "behind", "gathered"):
         assert len((tmp_path / what).read_text().splitlines()) == 60, what
+
+
+def test_a_source_that_is_ahead_waits_for_the_others():
+    """One tuple in a hundred of the second stream comes through: the first must not be read to its end meanwhile."""
+    flow = ps.Flow("unequal")
+    ahead = flow.read(ps.sources.generate(lambda i: i, count=210_000), name="ahead")
+    thinned = flow.read(ps.sources.generate(lambda i: i, count=210_000), name="thinned").filter(lambda x: x % 100 == 0)
+    result = ps.sinks.collect()
+    ahead.zip(thinned).write(result)
+    report = flow.run(ps.engines.Spark(rows_per_batch=70_000))
+    assert result.items == [(i, i * 100) for i in range(2_100)]
+    assert [batch.rows for batch in report.batches[:3]] == [140_000, 70_000, 70_000]

@@ -180,3 +180,14 @@ class Graph:
     def sources(self) -> tuple[Node, ...]:
         """Where tuples come from: sources, and driver loops without inputs."""
         return tuple(node for node in self.nodes if not node.inputs)
+
+    def sources_of(self, ref: PortRef) -> set[str]:
+        """The sources that a stream comes from."""
+        upstream = {node.name: node.upstream for node in self.nodes}
+        found, left = set(), [ref.node]
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += [before.node for before in upstream[name]]
+        return {node.name for node in self.sources if node.name in found}

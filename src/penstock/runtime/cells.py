@@ -136,6 +136,10 @@ class Cell(ABC):
     def leave(self, has_failed: bool) -> None:
         """The run is over, well or not."""
 
+    def waiting(self) -> list[int]:
+        """How many tuples wait on each input."""
+        return [len(port) for port in self.inputs]
+
     def snapshots(self) -> dict[str, Any]:
         """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
         return {}

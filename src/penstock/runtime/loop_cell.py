@@ -87,6 +87,12 @@ class LoopCell(Cell):
         if self._has_ended():
             self.is_over = True
 
+    def waiting(self) -> list[int]:
+        held = [
+            sum(len(loop.ports[place].waiting()) for loop in self._loops.values()) for place in range(len(self.inputs))
+        ]
+        return [count + more for count, more in zip(super().waiting(), held, strict=True)]
+
     def snapshots(self) -> dict[str, Any]:
         loops = {identity: (loop.context.key, loop.snapshot()) for identity, loop in self._loops.items()}
         return {self._node.name: (loops, [port.take(len(port))[0] for port in self.inputs])}

@@ -55,6 +55,10 @@ class Part:
             if not self._run.is_over and self.failure is None:
                 self._run.at_rest()
 
+    def waiting(self) -> dict[str, list[int]]:
+        """How many tuples wait on each input of each operator."""
+        return {cell.name: cell.waiting() for cell in self._run.cells}
+
     def snapshots(self) -> dict[str, Any]:
         """What each operator must have to go on in another life."""
         return {name: kept for cell in self._run.cells for name, kept in cell.snapshots().items()}

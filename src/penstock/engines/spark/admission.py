@@ -98,13 +98,19 @@ class Admission:
             if sources is None or reader.name in sources:
                 reader.has_ended = True
 
-    def admit(self, tasks: Mapping[str, int]) -> Admitted | None:
-        """Write down the next batch, if there is anything for it, for so many tasks to read each source."""
+    def admit(self, tasks: Mapping[str, int], ahead: Collection[str] = ()) -> Admitted | None:
+        """Write down the next batch, if there is anything for it, for so many tasks to read each source.
+
+        Sources that are `ahead` have to wait, as long as there are others.
+        """
         if self.is_closed:
             return None
         number = self.last + 1
         groups: list[tuple[Descriptor, ...]] = []
+        others = any(not reader.has_ended and reader.name not in ahead for reader in self._readers)
         for reader in self._readers:
+            if others and reader.name in ahead:
+                continue
             parts = reader.take(number, tasks[reader.name])
             groups += [tuple(share) for share in _shares(parts, tasks[reader.name])]
         closes = self.has_ended and self._closes

@@ -27,6 +27,7 @@ from penstock.plan.groups import Group, Plan, Spread
 from penstock.state.manifests import Manifest, manifest_name
 
 _MOST_RERUNS = 3
+_MOST_WAITING = 65_536
 _KEPT_BATCHES = 50
 _BATCH = "penstock.batch"
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
@@ -60,6 +61,7 @@ class Batches:
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
+        self._waiting: dict[str, tuple[int, ...]] = {}
 
     def run(self, frame: Any, batch: int) -> None:
         """What Spark calls for each batch, again if it does not know how the last attempt ended."""
@@ -103,6 +105,7 @@ class Batches:
         reached("manifest")
         self._count(reports)
         self._completed.update(*(report.completed for report in reports))
+        self._waiting = {name: counts for report in reports for name, counts in report.waiting.items()}
         return manifest
 
     def readers(self) -> dict[str, int]:
@@ -120,6 +123,19 @@ class Batches:
             if readers and all(reader in over for reader in readers):
                 over.add(node.name)
         return [node.name for node in graph.sources if node.name in over]
+
+    def sources_ahead(self) -> set[str]:
+        """Sources whose tuples pile up before an operator that waits for those of others."""
+        graph = self._plan.graph
+        ahead: set[str] = set()
+        for name, counts in self._waiting.items():
+            inputs = self._plan.node(name).inputs
+            feeding = [graph.sources_of(ref) if ref is not None else set() for ref in inputs]
+            short = [sources for sources, count in zip(feeding, counts, strict=False) if count <= _MOST_WAITING]
+            for sources, count in zip(feeding, counts, strict=False):
+                if count > _MOST_WAITING:
+                    ahead |= sources.difference(*short)
+        return ahead
 
     def _run_job(self, spark: Any, admitted: Admitted) -> list[TaskReport]:
         """Again, if Spark gives up because a task that was retried sent something else than the first time."""

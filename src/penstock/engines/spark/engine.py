@@ -225,7 +225,7 @@ class SparkJob(BackgroundJob):
         return False
 
     def _admit(self, admission: Any) -> bool:
-        admitted = admission.admit(self._batches.readers()) is not None
+        admitted = admission.admit(self._batches.readers(), self._batches.sources_ahead()) is not None
         self._left = admission.left()
         return admitted
 

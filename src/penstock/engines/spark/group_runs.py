@@ -72,10 +72,15 @@ class GroupRun:
     def leave(self) -> None:
         """Whatever has happened: end."""
 
+    def waiting(self) -> Mapping[str, tuple[int, ...]]:
+        """Tuples that wait for those on other inputs: only what runs in one task has any."""
+        return {}
+
     def report(self) -> TaskReport:
+        waiting = self.waiting()
         chains = self.states.commit()
         return TaskReport(
-            self.level.number, self.partition, self.counts(), chains, tuple(self.staged), self.completed()
+            self.level.number, self.partition, self.counts(), chains, tuple(self.staged), self.completed(), waiting
         )
 
     def failed(self, error: Exception) -> TaskReport:
@@ -220,10 +225,14 @@ class OrderedRun(PartRun):
         super().__init__(about)
         self._slices = slices
         self._is_one = self.group.spread is Spread.ONE
+        self._waiting: dict[str, tuple[int, ...]] = {}
         self._places = {node.name: Place(node.name, 0) for node in self.group.graph.nodes}
 
     def completed(self) -> frozenset[str]:
         return frozenset(self.part.completed()) if self._is_one else frozenset()
+
+    def waiting(self) -> Mapping[str, tuple[int, ...]]:
+        return self._waiting
 
     def rows(self) -> Iterator[wire.Row]:
         if self._is_one:
@@ -240,6 +249,7 @@ class OrderedRun(PartRun):
         elif self._is_one:
             self.part.settle()
             yield from self.out(count)
+            self._waiting = {name: tuple(counts) for name, counts in self.part.waiting().items() if len(counts) > 1}
             for name, snapshot in self.part.snapshots().items():
                 self.states.change(self._places[name], {None: snapshot})
 

@@ -154,6 +154,8 @@ class TaskReport:
     staged: tuple[Staged, ...]
     completed: frozenset[str] = frozenset()
     """Operators that will never do anything more."""
+    waiting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """How many tuples wait on the inputs of operators with several."""
     error: bytes | None = None
     """A pickled exception."""
     error_place: tuple[int, int] = (0, 0)
