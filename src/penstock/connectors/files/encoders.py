@@ -83,7 +83,7 @@ class JsonEncoder(LineEncoder):
     """A line of JSON for each value.
 
     What a value looks like depends on nothing but the value: msgspec writes those in which nothing but text and
-    numbers is found, which is nearly all, and twenty times as fast as the standard library, which writes the others.
+    numbers is found, at any depth, up to twenty times as fast as the standard library, which writes the others.
     """
 
     def __init__(self, schema: Schema | None) -> None:
@@ -103,32 +103,42 @@ class JsonEncoder(LineEncoder):
         return b"".join([self._line(as_plain(value)) for value in values])
 
     def _line(self, value: Any) -> bytes:
-        if _are_simple([value]):
-            with suppress(TypeError):
-                return self._fast.encode_lines([value])
         try:
+            if _is_plain(value):
+                with suppress(TypeError):
+                    return self._fast.encode_lines([value])
             return self._slow(value).encode() + b"\n"
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
 
 def _are_simple(values: Sequence[Any]) -> bool:
-    """Whether all values are tuples, lists or dicts of text and finite numbers."""
+    """Whether all values are plain without a look into what they hold: the question for many at once."""
     kinds = set(map(type, values))
     if kinds == {dict}:
-        inside = set(map(type, chain.from_iterable(map(dict.values, values))))
+        rows: list[Any] = list(map(dict.values, values))
     elif kinds <= {tuple, list}:
-        inside = set(map(type, chain.from_iterable(values)))
+        rows = list(values)
     else:
         return False
-    if float in inside and inside <= _SIMPLE:
-        parts = chain.from_iterable(map(dict.values, values) if kinds == {dict} else values)
-        return all(map(_is_finite, parts))
-    return inside <= _SIMPLE
+    inside = set(map(type, chain.from_iterable(rows)))
+    if not inside <= _SIMPLE:
+        return False
+    return float not in inside or all(math.isfinite(part) for part in chain.from_iterable(rows) if type(part) is float)
 
 
-def _is_finite(value: Any) -> bool:
-    return type(value) is not float or math.isfinite(value)
+def _is_plain(value: Any) -> bool:
+    """Whether there is nothing but text and finite numbers in a value, at any depth.
+
+    >>> _is_plain({"a": [1, {"b": None}]}), _is_plain([float("nan")])
+    (True, False)
+    """
+    kind = type(value)
+    if kind in _SIMPLE:
+        return kind is not float or math.isfinite(value)
+    if kind is dict:
+        return all(map(_is_plain, value.values()))
+    return kind in (list, tuple) and all(map(_is_plain, value))
 
 
 def _json_default(value: Any) -> Any:
