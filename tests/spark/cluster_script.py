@@ -61,6 +61,10 @@ def long_flow(work: Callable[[int], int]) -> Callable[[ps.Flow, int], list[Any]]
     return make
 
 
+SOME_FLOWS = ("functions", "keyed", "own_classes", "diamond", "windows", "columns", "dead_letters")
+"""A flow with every kind of stage; the others take as long again."""
+
+
 def moody(flow: ps.Flow, count: int) -> list[Any]:
     """Two branches see the same token of a tuple, which no second attempt would give again."""
     tokens = flow.read(ps.sources.items(list(range(count)))).map(lambda x: (x, os.urandom(8).hex()))
@@ -74,8 +78,9 @@ def moody(flow: ps.Flow, count: int) -> list[Any]:
 
 def main(master: str, which: str, folder: str, *settings: str) -> None:
     conf = CONF | dict(setting.split("=", 1) for setting in settings)
-    if which == "flows":
-        for name, make in FLOWS.items():
+    if which in ("flows", "all-flows"):
+        for name in FLOWS if which == "all-flows" else SOME_FLOWS:
+            make = FLOWS[name]
             engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=70, conf=conf)
             compare(name, outputs(make, 200, engine), outputs(make, 200, "sequential"))
         return

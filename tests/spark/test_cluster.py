@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.spark.cluster import Cluster, descendants, end, standalone_cluster, until
-from tests.spark.cluster_script import LONG_COUNT, ROWS_PER_BATCH
+from tests.spark.cluster_script import LONG_COUNT, ROWS_PER_BATCH, SOME_FLOWS
 from tests.spark.flows import FLOWS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
@@ -53,11 +53,14 @@ def wait_for_a_batch(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_every_flow_gives_the_sequential_output(cluster, tmp_path):
-    with script(cluster, "flows", tmp_path) as process:
+@pytest.mark.parametrize(
+    ("which", "names"), [("flows", SOME_FLOWS), pytest.param("all-flows", FLOWS, marks=pytest.mark.long)]
+)
+def test_flows_give_the_sequential_output(cluster, tmp_path, which, names):
+    with script(cluster, which, tmp_path) as process:
         lines = rest_of_output(process, tmp_path)
     assert [line for line in lines if "the same" not in line] == []
-    assert {line.split()[0] for line in lines} == set(FLOWS)
+    assert {line.split()[0] for line in lines} == set(names)
 
 
 @pytest.mark.long
