@@ -65,15 +65,30 @@ SOME_FLOWS = ("functions", "keyed", "own_classes", "diamond", "windows", "column
 """A flow with every kind of stage; the others take as long again."""
 
 
-def moody(flow: ps.Flow, count: int) -> list[Any]:
-    """Two branches see the same token of a tuple, which no second attempt would give again."""
-    tokens = flow.read(ps.sources.items(list(range(count)))).map(lambda x: (x, os.urandom(8).hex()))
+def moody(folder: str) -> Callable[[ps.Flow, int], list[Any]]:
+    """Two branches see the same token of a tuple, which no second attempt would give again.
 
-    def branch(keys: int) -> Any:
-        keyed = tokens.key_by(lambda pair: pair[0] % keys)
-        return keyed.stateful_map(lambda s, pair: (slow(s), pair), init=int)
+    Every task of the branches leaves a file behind when it begins.
+    """
 
-    return [branch(97), branch(89)]
+    def begun(state: int) -> int:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        Path(folder, f"begun-{context.taskAttemptId()}").touch()
+        return slow(state)
+
+    def make(flow: ps.Flow, count: int) -> list[Any]:
+        tokens = flow.read(ps.sources.items(list(range(count)))).map(lambda x: (x, os.urandom(8).hex()))
+
+        def branch(keys: int) -> Any:
+            keyed = tokens.key_by(lambda pair: pair[0] % keys)
+            return keyed.stateful_map(lambda s, pair: (begun(s), pair), init=int)
+
+        return [branch(97), branch(89)]
+
+    return make
 
 
 def main(master: str, which: str, folder: str, *settings: str) -> None:
@@ -87,7 +102,7 @@ def main(master: str, which: str, folder: str, *settings: str) -> None:
     engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=ROWS_PER_BATCH, conf=conf)
     flow = ps.Flow(which)
     sinks = []
-    make = moody if which == "moody" else long_flow(slow if which == "long" else straggling(folder))
+    make = moody(folder) if which == "moody" else long_flow(slow if which == "long" else straggling(folder))
     for stream in make(flow, LONG_COUNT):
         sinks.append(ps.sinks.collect())
         stream.write(sinks[-1])

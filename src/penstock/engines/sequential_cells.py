@@ -15,7 +15,7 @@ from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
-from penstock.runtime.failures import dead_letter, is_fatal, popped_value, reported
+from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.runtime.loop import Loop
 
 if TYPE_CHECKING:
@@ -328,12 +328,7 @@ class LoopCell(Cell):
         """Let a loop run to its next trap; whether it could go on from there."""
         if loop.is_done or not loop.context.can_go_on():
             return False
-        try:
-            loop.resume()
-        except Exception as error:
-            self.failed(popped_value(list(loop.context.popped)), error)
-            loop.context.popped.clear()
-            loop.restart()
+        loop.resume_or_restart(self.failed)
         return not loop.is_done and loop.context.can_go_on()
 
     def _is_over(self) -> bool:

@@ -31,6 +31,13 @@ def dead_letter(node: Node, value: Any, error: Exception) -> DeadLetter:
     return DeadLetter(node.name, value, describe_exception(error))
 
 
+def survived(flow: str, node: Node, value: Any, error: Exception) -> DeadLetter | None:
+    """Raise what ends the flow; else return the dead letter, where the operator wants one."""
+    if is_fatal(node, error):
+        raise reported(flow, node, value, error) from error
+    return dead_letter(node, value, error) if node.on_error == "dead-letter" else None
+
+
 def popped_value(popped: list[Any]) -> Any:
     """What a driver loop was working on: the tuple it had taken, or all of them."""
     return popped[0] if len(popped) == 1 else tuple(popped)

@@ -6,12 +6,14 @@ import copy
 import inspect
 import os
 import pickle
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 from penstock.errors import CheckpointError, FlowError
 from penstock.operators.base import Operator
 from penstock.runtime.context import LoopContext, Trap
+from penstock.runtime.failures import popped_value
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -60,6 +62,15 @@ class Loop:
         """Begin `process` anew, with the state and the ports as they are."""
         self._coroutine.close()
         self._coroutine = self._life(self._own_copy(), is_first=False)
+
+    def resume_or_restart(self, failed: Callable[[Any, Exception], None]) -> None:
+        """Run to the next trap; if the loop raises instead, tell what it was working on, and begin anew."""
+        try:
+            self.resume()
+        except Exception as error:
+            failed(popped_value(list(self.context.popped)), error)
+            self.context.popped.clear()
+            self.restart()
 
     def close(self) -> None:
         """End it where it stands."""

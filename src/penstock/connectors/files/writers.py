@@ -39,9 +39,6 @@ class FileSink(Sink):
         self._mode = mode
         self._suffix = suffix
 
-    writes_lines = False
-    """Whether its encoder is a `LineEncoder`."""
-
     @abstractmethod
     def encoder(self) -> Encoder:
         """A fresh encoder, for the next file."""
@@ -179,7 +176,6 @@ class TextSink(FileSink):
     """Each tuple as a line: `str(value)`."""
 
     name = "text"
-    writes_lines = True
 
     def __init__(self, path: PathLike, mode: Mode) -> None:
         super().__init__(path, None, mode, ".txt")
@@ -192,7 +188,6 @@ class JsonSink(FileSink):
     """Each tuple as a line of JSON; named tuples and dataclasses as objects."""
 
     name = "json"
-    writes_lines = True
 
     def __init__(self, path: PathLike, schema: str | None, mode: Mode) -> None:
         super().__init__(path, schema, mode, ".json")

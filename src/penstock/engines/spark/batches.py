@@ -4,7 +4,7 @@ happen once."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +61,8 @@ class Batches:
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
-        self._waiting: dict[str, tuple[int, ...]] = {}
+        self.sources_ahead: set[str] = set()
+        """Sources whose tuples pile up before an operator that waits for those of others."""
 
     def run(self, frame: Any, batch: int) -> None:
         """What Spark calls for each batch, again if it does not know how the last attempt ended."""
@@ -105,7 +106,7 @@ class Batches:
         reached("manifest")
         self._count(reports)
         self._completed.update(*(report.completed for report in reports))
-        self._waiting = {name: counts for report in reports for name, counts in report.waiting.items()}
+        self.sources_ahead = self._sources_ahead(reports)
         return manifest
 
     def readers(self) -> dict[str, int]:
@@ -124,11 +125,10 @@ class Batches:
                 over.add(node.name)
         return [node.name for node in graph.sources if node.name in over]
 
-    def sources_ahead(self) -> set[str]:
-        """Sources whose tuples pile up before an operator that waits for those of others."""
+    def _sources_ahead(self, reports: Sequence[TaskReport]) -> set[str]:
         graph = self._plan.graph
         ahead: set[str] = set()
-        for name, counts in self._waiting.items():
+        for name, counts in ((name, counts) for report in reports for name, counts in report.waiting.items()):
             inputs = self._plan.node(name).inputs
             feeding = [graph.sources_of(ref) if ref is not None else set() for ref in inputs]
             short = [sources for sources, count in zip(feeding, counts, strict=False) if count <= _MOST_WAITING]

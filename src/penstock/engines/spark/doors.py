@@ -16,9 +16,11 @@ from penstock.ordering.keys import key_hash
 from penstock.plan.groups import Spread
 from penstock.schema import rows_of_table
 
+_NO_KEY = -1
+
 
 class Door:
-    """Where an edge leaves a task: finds the target task of every tuple."""
+    """One edge, as it leaves a task."""
 
     def __init__(self, exit: Exit, level: Level) -> None:
         self._exit = exit
@@ -35,7 +37,7 @@ class Door:
             yield self._row(part.number, task, wire.packed(part.values, part.positions))
 
     def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
-        targets = self._targets(part.values)
+        targets = self._targets(self._hashes(part.values))
         columns = part.column()
         for task in range(self._exit.tasks):
             places = np.flatnonzero(targets == task)
@@ -46,28 +48,30 @@ class Door:
     def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
         """To every task, even if it gets no tuple."""
         rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
-        marks = marker.marks(rows)
-        targets = self._targets(part.values)
+        hashes = self._hashes(rows)
+        marks = marker.marks(rows, hashes != _NO_KEY)
+        targets = self._targets(hashes)
         (column,) = part.column()
         for task in range(self._exit.tasks):
             places = np.flatnonzero(targets == task)
             payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places))
             yield self._row(part.number, task, payload)
 
-    def _targets(self, values: wire.Values) -> Any:
+    def _targets(self, hashes: Any) -> Any:
         """The task of each tuple; what has no key goes to the first, whose operator fails on it."""
+        return np.where(hashes == _NO_KEY, 0, hashes % self._buckets * self._exit.tasks // self._buckets)
+
+    def _hashes(self, values: wire.Values) -> Any:
         key = self._exit.key
         assert key is not None
-        hashes = None
         if isinstance(values, pa.Table):
-            hashes = column_hashes(values, key.columns)
-            values = values if hashes is not None else rows_of_table(values)
-        if hashes is None:
-            try:
-                hashes = key_hashes(list(map(key.fn, values)))
-            except Exception:
-                hashes = np.array([_hash_or_none(key.fn, value) for value in values], dtype=np.int64)
-        return hashes % self._buckets * self._exit.tasks // self._buckets
+            if (hashes := column_hashes(values, key.columns)) is not None:
+                return hashes
+            values = rows_of_table(values)
+        try:
+            return key_hashes(list(map(key.fn, values)))
+        except Exception:
+            return np.array([_hash_of(key.fn, value) for value in values], dtype=np.int64)
 
     def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
         exit = self._exit
@@ -76,11 +80,11 @@ class Door:
         return wire.Row(exit.level, final, final, place, exit.edge, payload)
 
 
-def _hash_or_none(key: Callable[[Any], Any], value: Any) -> int:
+def _hash_of(key: Callable[[Any], Any], value: Any) -> int:
     try:
         return key_hash(key(value))
     except Exception:
-        return 0
+        return _NO_KEY
 
 
 def _chosen(values: wire.Values, places: Any) -> wire.Values:

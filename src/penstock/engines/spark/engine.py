@@ -19,6 +19,7 @@ from penstock.plan.groups import Spread, make_plan
 from penstock.runtime.background import Background, StopSignal
 
 _POLL_SECONDS = 0.005
+_LOOK_SECONDS = 0.1
 _MOST_TASKS = 1024
 _KEPT_BATCHES = 1000
 
@@ -163,6 +164,8 @@ class SparkJob(BackgroundJob):
         return Report(graph.flow, engine.name, engine.clock.now() - started, self.metrics(), latency, batches=batches)
 
     def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, publisher: Any) -> None:
+        from pyspark.errors import StreamingQueryException
+
         from penstock.engines.spark.batches import Batches
 
         engine = self._engine
@@ -179,8 +182,10 @@ class SparkJob(BackgroundJob):
         writer = frame.writeStream.option("checkpointLocation", checkpoint.spark_root)
         query = writer.foreachBatch(partial(self._run_batch, admission)).start()
         try:
-            while query.isActive and not self._stop.at_once:
-                engine.clock.sleep(_POLL_SECONDS)
+            while not self._stop.at_once and not query.awaitTermination(_LOOK_SECONDS):
+                pass
+        except StreamingQueryException:
+            pass  # so every run ends; what it means was noted where it was raised
         finally:
             with suppress(Exception):
                 query.stop()
@@ -209,8 +214,8 @@ class SparkJob(BackgroundJob):
     def _admit_next(self, admission: Any) -> bool:
         """Wait until there is something for the next batch, and admit it; `False` when there never will be."""
         clock = self._engine.clock
+        admission.stop(self._batches.sources_without_readers())
         while not self._stop.at_once:
-            admission.stop(self._batches.sources_without_readers())
             if self._stop.requested and self._closes:
                 admission.stop()
             elif self._stop.requested:
@@ -225,7 +230,7 @@ class SparkJob(BackgroundJob):
         return False
 
     def _admit(self, admission: Any) -> bool:
-        admitted = admission.admit(self._batches.readers(), self._batches.sources_ahead()) is not None
+        admitted = admission.admit(self._batches.readers(), self._batches.sources_ahead) is not None
         self._left = admission.left()
         return admitted
 

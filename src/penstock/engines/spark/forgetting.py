@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from penstock.clock import WallClock
+from penstock.engines.spark.keyed_states import KeyedStates
 from penstock.engines.spark.wire import Marks
-from penstock.flow.nodes import Node, Remembers
+from penstock.flow.nodes import Remembers
 from penstock.operators.functions import Form, listed
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import key_bytes
-from penstock.state.buckets import Place, TaskStates
 
 _BATCHES_PER_ROUND = 16
 
@@ -25,21 +23,16 @@ class Forgetting:
     again; those that never come again are swept out, some buckets in each batch.
     """
 
-    def __init__(self, node: Node, states: TaskStates, buckets: int, is_mine: Callable[[int], bool]) -> None:
-        assert isinstance(node.kind, Remembers)
-        assert node.kind.key is not None
-        assert node.kind.ttl is not None
-        self._kind = node.kind
-        self._key = node.kind.key.fn
-        self._ttl = node.kind.ttl
-        self._operator = node.name
+    def __init__(self, kind: Remembers, states: KeyedStates) -> None:
+        assert kind.key is not None
+        assert kind.ttl is not None
+        self._kind = kind
+        self._key = kind.key.fn
+        self._ttl = kind.ttl
         self._states = states
-        self._buckets = buckets
-        self._is_mine = is_mine
-        self._about_place = Place(node.name, buckets)
         self._latest: Any
         self._round: int
-        self._latest, self._round = states.get(self._about_place, None, None) or (None, 0)
+        self._latest, self._round = states.shared() or (None, 0)
         self._clock = WallClock()
         self._current: dict[bytes, tuple[Any, Any]] = {}
         self._marks: Iterator[Any] = iter(())
@@ -61,7 +54,7 @@ class Forgetting:
         if kind.time is not None:
             checked_time(kind.time(value))
         self._rise(mark)
-        entry = self._current.get(identity) or self._states.get(self._place(identity), identity, None)
+        entry = self._current.get(identity) or self._states.get(identity)
         state = kind.init() if entry is None or self._is_over(entry) else entry[0]
         state, output = kind.fn(state, value)
         outputs = listed(Form.FLAT_MAP, kind.fn, output) if kind.many else [output]
@@ -75,21 +68,11 @@ class Forgetting:
     def _is_over(self, entry: tuple[Any, Any]) -> bool:
         return bool(entry[1] < self._latest - self._ttl.along(self._latest))
 
-    def _place(self, identity: bytes) -> Place:
-        return Place(self._operator, zlib.crc32(identity) % self._buckets)
-
     def keep(self) -> None:
         """Hand the changes to the store."""
-        changed: Mapping[Place, dict[Any, Any]] = defaultdict(dict)
-        for identity, entry in self._current.items():
-            changed[self._place(identity)][identity] = entry
-        for place, states in changed.items():
-            self._states.change(place, states)
-        for bucket in range(self._round % _BATCHES_PER_ROUND, self._buckets, _BATCHES_PER_ROUND):
-            if self._is_mine(bucket) and self._latest is not None:
-                place = Place(self._operator, bucket)
-                self._states.change(
-                    place, {}, [key for key, entry in self._states.items(place) if self._is_over(entry)]
-                )
-        if self._is_mine(0):
-            self._states.change(self._about_place, {None: (self._latest, self._round + 1)})
+        over = []
+        if self._latest is not None:
+            some = self._states.mine(self._round % _BATCHES_PER_ROUND, _BATCHES_PER_ROUND)
+            over = [identity for identity, entry in some if identity not in self._current and self._is_over(entry)]
+        self._states.change(self._current, over)
+        self._states.keep_shared((self._latest, self._round + 1))

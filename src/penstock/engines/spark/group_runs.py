@@ -18,6 +18,7 @@ from penstock.connectors.source import Chunk, Source, Split
 from penstock.engines.spark import wire
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
+from penstock.engines.spark.keyed_states import KeyedStates
 from penstock.engines.spark.loops import LoopStep
 from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
 from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, Staged, TaskReport
@@ -267,13 +268,14 @@ class KeyedRun(GroupRun):
         self._slices = slices
 
     def _made_step(self) -> KeyedChain | TimedStep | LoopStep:
-        level, (node, *_) = self.level, self.group.keyed
+        flow, (node, *_) = self.level.flow, self.group.keyed
+        states = KeyedStates(self.states, node.name, self.level.buckets, self._is_mine)
         match node.kind:
             case Waits():
-                return TimedStep(level.flow, node, self.states, level.buckets, self._is_mine)
+                return TimedStep(flow, node, states)
             case Loops():
-                return LoopStep(level.flow, node, self.states, level.buckets, self._is_mine)
-        return KeyedChain(level.flow, self.group.keyed, self.states, level.buckets, self._is_mine)
+                return LoopStep(flow, node, states)
+        return KeyedChain(flow, self.group.keyed, states)
 
     def _is_mine(self, bucket: int) -> bool:
         return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first

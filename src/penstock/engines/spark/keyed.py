@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from penstock.clock import SystemClock
 from penstock.engines.spark.forgetting import Forgetting
+from penstock.engines.spark.keyed_states import KeyedStates
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
 from penstock.ordering.keys import key_bytes
 from penstock.runtime.chain import changes_number, compile_chain, make_part, normal_key
-from penstock.runtime.failures import dead_letter, is_fatal, reported
-from penstock.state.buckets import Place, TaskStates
+from penstock.runtime.failures import survived
 
 _MISSING: Any = object()
 _MOST_STAGED = 512
@@ -30,21 +27,17 @@ class KeyedChain:
     store, so that dict is what has changed when the batch is over.
     """
 
-    def __init__(
-        self, flow: str, nodes: Sequence[Node], states: TaskStates, buckets: int, is_mine: Callable[[int], bool]
-    ) -> None:
+    def __init__(self, flow: str, nodes: Sequence[Node], states: KeyedStates) -> None:
         keyed = nodes[0]
         assert isinstance(keyed.kind, Remembers)
         self._flow = flow
         self._nodes = nodes
-        self._operator = keyed.name
         self._init = keyed.kind.init
         self._states = states
-        self._buckets = buckets
         self._kept: dict[int, Mapping[Any, Any]] = {}
         self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         parts = [make_part(node, lambda: 0.0) for node in nodes]
-        self._forgets = None if keyed.kind.ttl is None else Forgetting(keyed, states, buckets, is_mine)
+        self._forgets = None if keyed.kind.ttl is None else Forgetting(keyed.kind, states)
         self._current: dict[Any, Any] = {}
         if self._forgets is None:
             parts[0] |= {"states": self._current, "absent": self._absent}
@@ -78,18 +71,17 @@ class KeyedChain:
             later: list[int] = []
             self._chain.whole(values[first:], [out, later], partial(self._fail, first, out), self._passed)
         except _Failed as failed:
-            column = part.positions[0] if part.positions is not None else range(len(values))
-            self.failed_at = int(column[failed.number])
+            self.failed_at = part.place(failed.number)
             raise failed.error from failed.error.__cause__
         numbers += [first + number for number in later] if first else later
         self._received += len(values)
         self._emitted += len(out)
         if self._forgets is not None:
             self._forgets.end(part.marks)
-        found = {"": _placed(part, out, numbers) if self._chain.is_numbered else part.with_values(out)}
+        found = {"": part.placed(out, numbers) if self._chain.is_numbered else part.with_values(out)}
         for operator in {name for name, _, _ in self._dead}:
             dead = [(number, letter) for name, number, letter in self._dead if name == operator]
-            found[operator] = _placed(part, [letter for _, letter in dead], [number for number, _ in dead])
+            found[operator] = part.placed([letter for _, letter in dead], [number for number, _ in dead])
         return found
 
     def _learn_shares(self, values: Sequence[Any], out: list[Any], numbers: list[int]) -> None:
@@ -135,13 +127,13 @@ class KeyedChain:
     ) -> None:
         node = self._nodes[place]
         number = len(out) if number is None else first + number  # without numbers, each value has given one
-        if is_fatal(node, error):
-            failure = reported(self._flow, node, value, error)
-            failure.__cause__ = error
-            raise _Failed(number, failure)
+        try:
+            letter = survived(self._flow, node, value, error)
+        except Exception as failure:
+            raise _Failed(number, failure) from None
         self._failures[place] += 1
-        if node.on_error == "dead-letter":
-            self._dead.append((node.name, number, dead_letter(node, value, error)))
+        if letter is not None:
+            self._dead.append((node.name, number, letter))
 
     def _absent(self, key: Any) -> tuple[Any, Any]:
         """A key's first tuple in this batch: get its state."""
@@ -152,10 +144,10 @@ class KeyedChain:
             key, stored = normal_key(key), identity
             if key in self._current:
                 return key, self._current[key]
-        bucket = zlib.crc32(identity) % self._buckets
+        bucket = self._states.bucket_of(identity)
         kept = self._kept.get(bucket)
         if kept is None:
-            kept = self._kept[bucket] = self._states.states(Place(self._operator, bucket))
+            kept = self._kept[bucket] = self._states.in_bucket(bucket)
         state = kept.get(stored, _MISSING)
         # Even if the function fails on this tuple the key may be listed: `keep` looks whether it has a state.
         self._touched[bucket].append((stored, key))
@@ -171,9 +163,7 @@ class KeyedChain:
             self._forgets.keep()
         current = self._current
         for bucket, keys in self._touched.items():
-            self._states.change(
-                Place(self._operator, bucket), {stored: current[key] for stored, key in keys if key in current}
-            )
+            self._states.change_bucket(bucket, {stored: current[key] for stored, key in keys if key in current})
 
     def shares(self) -> dict[str, float]:
         """How the time is shared out among the functions."""
@@ -195,12 +185,3 @@ class _Failed(Exception):
         super().__init__(number, error)
         self.number = number
         self.error = error
-
-
-def _placed(part: Slice, values: list[Any], numbers: list[int]) -> Slice:
-    """What came from which value of a slice, with positions: several from one are told apart by their order."""
-    if part.positions is None:
-        return Slice(part.number, values)
-    origin = np.array(numbers, dtype=np.int64)
-    ordinal = np.arange(len(numbers)) - np.searchsorted(origin, origin)
-    return Slice(part.number, values, (*(column[origin] for column in part.positions), ordinal))

@@ -16,23 +16,22 @@ from penstock.operators.times import Time, checked_time
 class Marker:
     """What a tuple's mark is; `None` says that it makes none."""
 
-    key: Callable[[Any], Any]
     time: Callable[[Any], Time]
     mark_of: Callable[[Time], Time | None]
 
-    def marks(self, values: Sequence[Any]) -> list[Any]:
+    def marks(self, values: Sequence[Any], has_key: Sequence[bool]) -> list[Any]:
         """For each value the highest mark so far, itself included; what has no key or no time is passed over."""
-        key, time, mark_of = self.key, self.time, self.mark_of
+        time, mark_of = self.time, self.mark_of
         highest: Any = None
         found = []
-        for value in values:
-            try:
-                key(value)
-                mark = mark_of(time(value))
-                if highest is None or mark > highest:
-                    highest = mark
-            except Exception:  # its operator fails on it
-                pass
+        for value, counts in zip(values, has_key, strict=True):
+            if counts:
+                try:
+                    mark = mark_of(time(value))
+                    if highest is None or mark > highest:
+                        highest = mark
+                except Exception:  # its operator fails on it
+                    pass
             found.append(highest)
         return found
 
@@ -40,9 +39,9 @@ class Marker:
 def marker_of(node: Node, side: int) -> Marker:
     match node.kind:
         case Waits() as kind:
-            return Marker(kind.keys[side].fn, kind.times[side], TimedTable(kind.logic, kind.lateness).mark_of)
-        case Remembers(key=Key() as key, time=time) if time is not None:
-            return Marker(key.fn, time, checked_time)
+            return Marker(kind.times[side], TimedTable(kind.logic, kind.lateness).mark_of)
+        case Remembers(time=time) if time is not None:
+            return Marker(time, checked_time)
     raise AssertionError(node.kind)
 
 

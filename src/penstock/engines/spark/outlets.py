@@ -15,7 +15,7 @@ from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Writes
-from penstock.runtime.failures import is_fatal, reported
+from penstock.runtime.failures import survived
 
 _LINE_BREAK = ord("\n")
 
@@ -120,10 +120,8 @@ class LineWriter:
                 lines.append(self._lines([value]))
                 good.append(number)
             except Exception as error:
-                if is_fatal(self._node, error):
-                    column = range(len(part.values)) if part.positions is None else part.positions[0]
-                    self.failed_at = column[number] if isinstance(column[number], int | np.integer) else 0
-                    raise reported(self._flow, self._node, value, error) from error
+                self.failed_at = part.place(number)
+                survived(self._flow, self._node, value, error)
                 self.failed += 1
         positions = None if part.positions is None else tuple(column[good] for column in part.positions)
         return Slice(part.number, [], positions), pa.concat_arrays(lines) if lines else self._lines([])

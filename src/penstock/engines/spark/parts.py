@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from penstock.connectors.files.encoders import LineEncoder
 from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
 from penstock.engines.spark.marks import key_of, marker_of
 from penstock.engines.spark.outlets import FileStage, ValueStage
-from penstock.engines.spark.stages import Exit, GroupTask
+from penstock.engines.spark.stages import Exit, GroupTask, outlet_of
 from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Writes
 from penstock.plan.groups import Edge, Group, Plan, Spread, needs_marks
 from penstock.runtime.inlets import Inlet, Outlet
@@ -63,18 +64,23 @@ def _written_before(plan: Plan, group: Group) -> Node | None:
     if more or not isinstance(node.kind, Writes) or node.on_error == "dead-letter":
         return None
     sink = node.kind.sink
-    come_by_key = all(plan.groups[edge.start].spread is Spread.KEYS for edge in edges)
-    return node if isinstance(sink, FileSink) and sink.writes_lines and come_by_key and edges else None
+    has_lines = isinstance(sink, FileSink) and isinstance(sink.encoder(), LineEncoder)
+    come_by_key = bool(edges) and all(plan.groups[edge.start].spread is Spread.KEYS for edge in edges)
+    return node if has_lines and come_by_key else None
 
 
 def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], first: Mapping[int, int]) -> Exit:
     target = plan.groups[edge.target]
     node, side = target.nodes[0], edge.readers[0].port
     is_by_key = target.spread is Spread.KEYS
+    if is_keyed:
+        outlet = outlet_of(plan.node(edge.source.node), edge.source.port)
+    else:
+        outlet = "" if _is_straight(plan, edge) else _outlet(edge)
     ranks = [other.number for other in sorted(plan.into(target), key=_input_order)]
     return Exit(
         edge.number,
-        _keyed_outlet(plan, edge) if is_keyed else "" if _is_straight(plan, edge) else _outlet(edge),
+        outlet,
         target.level,
         first[edge.target],
         tasks[edge.target],
@@ -84,14 +90,6 @@ def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], firs
         marker_of(node, side) if is_by_key and needs_marks(node) else None,
         _written_before(plan, target),
     )
-
-
-def _keyed_outlet(plan: Plan, edge: Edge) -> str:
-    """The first output has no name, the others have their numbers, and dead letters that of their operator."""
-    port = edge.source.port
-    if port == plan.node(edge.source.node).outputs:
-        return edge.source.node
-    return str(port) if port else ""
 
 
 def _input_order(edge: Edge) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from penstock.connectors.spark import SparkBatches
 from penstock.engines.spark.stages import Staged
 from penstock.errors import FlowError, SinkError
 from penstock.flow.nodes import Graph, Node, Writes
-from penstock.runtime.failures import is_fatal, reported
+from penstock.runtime.failures import survived
 from penstock.state.files import Files
 
 _OWNER = ".penstock-query"
@@ -118,9 +118,7 @@ class _Publication:
     def _write(self, values: list[Any]) -> None:
         assert self._writer is not None
         while values and (rejected := self._writer.write(values)):
-            value = values[rejected.position]
-            if is_fatal(self._node, rejected.error):
-                raise reported(self._flow, self._node, value, rejected.error) from rejected.error
+            survived(self._flow, self._node, values[rejected.position], rejected.error)
             self.failed += 1
             values = values[rejected.position + 1 :]
 

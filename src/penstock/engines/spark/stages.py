@@ -22,7 +22,7 @@ class Exit:
     outlet: str
     """The pseudo-sink of the group's graph that gathers them; nothing for what comes straight from a source.
 
-    Of a keyed group, the operator whose dead letters they are, or nothing.
+    Of a keyed group, what `outlet_of` says.
     """
     level: int
     first: int
@@ -36,6 +36,13 @@ class Exit:
     """For an operator that must know how far the watermark is."""
     writes: Node | None = None
     """The sink of lines that is all there is at the other end: they are written here, where there are more tasks."""
+
+
+def outlet_of(node: Node, port: int) -> str:
+    """An output of a keyed group: the first has no name, others have their number, dead letters their operator's."""
+    if port == node.outputs:
+        return node.name
+    return str(port) if port else ""
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,28 @@ class Slice:
     def column(self) -> Positions:
         return (np.arange(len(self.values)),) if self.positions is None else self.positions
 
+    def place(self, number: int) -> int:
+        """Where in the slice a tuple stands; what was fired by a timer stands nowhere."""
+        found = self.column()[0][number]
+        return int(found) if isinstance(found, int | np.integer) else 0
 
-def column_of(values: Sequence[Any]) -> Any:
-    """A column of positions that numpy sorts by Python's own order, whatever is in it."""
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    def placed(self, values: list[Any], numbers: list[int]) -> Slice:
+        """What came of its tuples, by their numbers: several from one are told apart by their order."""
+        if self.positions is None:
+            return Slice(self.number, values)
+        origin = np.array(numbers, dtype=np.int64)
+        ordinal = np.arange(len(numbers)) - np.searchsorted(origin, origin)
+        return Slice(self.number, values, (*(column[origin] for column in self.positions), ordinal))
+
+
+def placed_by(number: int, places: Sequence[tuple[Any, ...]], values: list[Any]) -> Slice:
+    """Values with places that are no numbers of tuples: numpy sorts them by Python's own order."""
+    columns = []
+    for parts in zip(*places, strict=True):
+        column = np.empty(len(parts), dtype=object)
+        column[:] = parts
+        columns.append(column)
+    return Slice(number, values, tuple(columns))
 
 
 def place_of(input_number: int, slice_number: int) -> int:
