@@ -169,6 +169,14 @@ def windows_out_of_order(flow, count):
     return [counted, flow.dead_letters("counted"), exact, sessions.map(repr).filter(lambda text: len(text) % 3)]
 
 
+def last_words_of_all(flow, count):
+    """What a window and a loop say at the end is heard by loops that have something to say themselves."""
+    timed = flow.read(ps.sources.items([(i, i % 5) for i in range(count)])).key_by(lambda pair: pair[1])
+    counted = timed.window(ps.windows.tumbling(30, time=lambda pair: pair[0])).count()
+    first = flow.add(PerKey(), counted.map(repr).key_by(len))
+    return [flow.add(PerKey(), first.key_by(lambda pair: str(pair[1])))]
+
+
 def behind_a_key(flow, count):
     """Functions that run where the keys are."""
     keyed_by = numbers(flow, count).key_by(lambda x: x % 13)
@@ -249,6 +257,7 @@ FLOWS = {
         loops,
         windows,
         windows_out_of_order,
+        last_words_of_all,
         behind_a_key,
         columns,
         first_and_reduced,
@@ -290,10 +299,12 @@ def joins(flow, count):
     late = by_left.join(
         by_right, within=2, time=time_of, lateness=15, on_late="dead-letter", on_error="dead-letter", name="late"
     )
+    pairs = flow.add(PairsOfAKey(), by_left, by_right)
     return [
         by_left.join(by_right, within=1, time=float),
         late,
         flow.dead_letters("late"),
         by_left.join(by_right, within=3, time=time_of, lateness=20, how="outer", on_error="skip"),
-        flow.add(PairsOfAKey(), by_left, by_right),
+        pairs,
+        flow.add(PairsOfAKey(), pairs.filter(lambda pair: len(pair) == 3).key_by(lambda pair: pair[0]), by_right),
     ]

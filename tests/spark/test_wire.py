@@ -12,14 +12,14 @@ from penstock.ordering.keys import key_hash
 
 
 def row(place, values, positions=None, edge=0):
-    return wire.Row(1, 0, 0, place, edge, wire.packed(values, positions))
+    return wire.Row(1, 0, 0, wire.place_through(edge, wire.place_in(0, place)), edge, wire.packed(values, positions))
 
 
 def slices(rows):
     """As Spark brings them: in the order of places, and, among those of one place, in any."""
     shuffled = random.Random(7).sample(rows, len(rows))
     arriving = wire.batches(sorted(shuffled, key=lambda row: row.place))
-    return [(edge, part.number, part.values) for edge, part in wire.slices_of(wire.rows_of(arriving))]
+    return [(edge, part.place[-1], part.values) for edge, part in wire.slices_of(wire.rows_of(arriving))]
 
 
 def test_parts_of_a_slice_are_put_in_order():
@@ -51,7 +51,7 @@ def test_a_part_of_a_table_is_sent_without_the_rest():
 
 
 def test_the_inputs_of_an_operator_come_one_after_the_other():
-    rows = [row(wire.place_of(edge, number), [number], edge=edge) for number in range(3) for edge in range(2)]
+    rows = [row(number, [number], edge=edge) for number in range(3) for edge in range(2)]
     assert slices(rows) == [(edge, number, [number]) for edge in range(2) for number in range(3)]
 
 

@@ -33,8 +33,8 @@ class Door:
         elif exit.spread is Spread.KEYS and exit.tasks > 1:
             yield from self._by_key(part)
         else:
-            task = _mixed(part.number) % exit.tasks if exit.spread is Spread.SLICES else 0
-            yield self._row(part.number, task, wire.packed(part.values, part.positions))
+            task = _mixed(part.place) % exit.tasks if exit.spread is Spread.SLICES else 0
+            yield self._row(part.place, task, wire.packed(part.values, part.positions))
 
     def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
         targets = self._targets(self._hashes(part.values))
@@ -43,7 +43,7 @@ class Door:
             places = np.flatnonzero(targets == task)
             if len(places):
                 chosen = part.values if len(places) == len(part.values) else _chosen(part.values, places)
-                yield self._row(part.number, task, wire.packed(chosen, tuple(column[places] for column in columns)))
+                yield self._row(part.place, task, wire.packed(chosen, tuple(column[places] for column in columns)))
 
     def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
         """To every task, even if it gets no tuple."""
@@ -55,7 +55,7 @@ class Door:
         for task in range(self._exit.tasks):
             places = np.flatnonzero(targets == task)
             payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places))
-            yield self._row(part.number, task, payload)
+            yield self._row(part.place, task, payload)
 
     def _targets(self, hashes: Any) -> Any:
         """The task of each tuple; what has no key goes to the first, whose operator fails on it."""
@@ -73,11 +73,10 @@ class Door:
         except Exception:
             return np.array([_hash_of(key.fn, value) for value in values], dtype=np.int64)
 
-    def _row(self, number: int, task: int, payload: bytes) -> wire.Row:
+    def _row(self, place: bytes, task: int, payload: bytes) -> wire.Row:
         exit = self._exit
         final = exit.first + task
-        place = number if exit.spread is Spread.SLICES else wire.place_of(exit.rank, number)
-        return wire.Row(exit.level, final, final, place, exit.edge, payload)
+        return wire.Row(exit.level, final, final, wire.place_through(exit.rank, place), exit.edge, payload)
 
 
 def _hash_of(key: Callable[[Any], Any], value: Any) -> int:
@@ -91,6 +90,6 @@ def _chosen(values: wire.Values, places: Any) -> wire.Values:
     return values.take(places) if isinstance(values, pa.Table) else [values[place] for place in places.tolist()]
 
 
-def _mixed(number: int) -> int:
+def _mixed(place: bytes) -> int:
     """Neighbouring slices of one split, and the first slices of all splits, go to different tasks."""
-    return (number >> 24) + (number & 0xFFFFFF)
+    return sum(place)

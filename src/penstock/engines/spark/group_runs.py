@@ -8,7 +8,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -31,8 +30,6 @@ from penstock.schema import rows_of_table
 from penstock.state.buckets import Place, TaskStates
 from penstock.state.files import Files
 
-_SIDE_BITS = 45  # above the numbers of slices: the inputs of an operator come one after the other
-
 
 class About(NamedTuple):
     """What a task is: where it stands, and in which batch."""
@@ -52,7 +49,7 @@ class GroupRun:
         self.files = Files(level.root)
         self.states = TaskStates(self.files, level.query, self.batch.chains)
         self.staged: list[Staged] = []
-        self.place = (0, 0)
+        self.place = (b"", 0)
         """The slice and the position at which it fails, if it fails."""
         exits = [*group.exits, *(exit for exits in group.straight.values() for exit in exits)]
         self._doors = {exit.edge: Door(exit, level) for exit in exits}
@@ -92,11 +89,11 @@ class GroupRun:
         if len(part.values):
             yield from self._doors[exit.edge].rows(part)
 
-    def stage(self, sink: str, number: int, data: bytes, rows: int) -> None:
+    def stage(self, sink: str, place: bytes, data: bytes, rows: int) -> None:
         """Write some output of a sink to a file that only the manifest makes part of the result."""
         file = f"outputs/{self.batch.number:010d}/{hashlib.sha256(data).hexdigest()}"
         self.files.write(file, data)
-        self.staged.append(Staged(sink, number, file, rows))
+        self.staged.append(Staged(sink, place, file, rows))
 
 
 class PartRun(GroupRun):
@@ -110,25 +107,25 @@ class PartRun(GroupRun):
         self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
         self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
 
-    def feed(self, inlet: str, number: int, values: Sequence[Any], all_readable: bool = True) -> None:
-        """Let in what belongs to the slice of that number."""
-        self.place = (number, 0)
+    def feed(self, inlet: str, place: bytes, values: Sequence[Any], all_readable: bool = True) -> None:
+        """Let in what belongs to the slice at that place."""
+        self.place = (place, 0)
         self.part.feed(inlet, Chunk(values, 0, all_readable=all_readable))
 
-    def fed(self, inlet: str, number: int, values: Sequence[Any]) -> Iterator[wire.Row]:
-        """Let a slice in, and send what comes out as a slice of that number."""
-        self.feed(inlet, number, values)
-        yield from self.out(number)
+    def fed(self, inlet: str, place: bytes, values: Sequence[Any]) -> Iterator[wire.Row]:
+        """Let a slice in, and send what comes out as a slice at that place."""
+        self.feed(inlet, place, values)
+        yield from self.out(place)
 
-    def out(self, number: int) -> Iterator[wire.Row]:
+    def out(self, place: bytes) -> Iterator[wire.Row]:
         if self.part.failure is not None:
             raise self.part.failure
         for exit in self.group.exits:
-            yield from self.sent(exit, wire.Slice(number, self._outlets[exit.outlet].take()))
+            yield from self.sent(exit, wire.Slice(place, self._outlets[exit.outlet].take()))
         for name, stage in self._stages.items():
             data, rows = stage.take()
             if rows:
-                self.stage(name, number, data, rows)
+                self.stage(name, place, data, rows)
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return {
@@ -163,28 +160,30 @@ class ReadingRun(PartRun):
     def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.Row]:
         source = descriptor.operator
         is_read = PortRef(source) in self.group.graph.readers
-        for number, table in enumerate(self._tables(descriptor), descriptor.number << 24):
+        for number, table in enumerate(self._tables(descriptor)):
+            place = wire.place_in(descriptor.number, number)
             for exit in self.group.straight[source]:
-                yield from self.sent(exit, wire.Slice(number, table))
+                yield from self.sent(exit, wire.Slice(place, table))
             if is_read:
-                yield from self.fed(source, number, rows_of_table(table))
+                yield from self.fed(source, place, rows_of_table(table))
             else:
                 self._passed_on[source] += len(table)
 
     def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.Row]:
         """A slice is fed as it is read, piece by piece, while its values are in the processor's cache."""
-        number, room = descriptor.number << 24, wire.ROWS_PER_SLICE
+        number, room = 0, wire.ROWS_PER_SLICE
         for chunk in self._chunks(descriptor):
             values = chunk.values
             while len(values):
                 piece, values = values[:room], values[room:]
-                self.feed(descriptor.operator, number, piece, chunk.all_readable)
+                place = wire.place_in(descriptor.number, number)
+                self.feed(descriptor.operator, place, piece, chunk.all_readable)
                 room -= len(piece)
                 if not room:
-                    yield from self.out(number)
+                    yield from self.out(place)
                     number, room = number + 1, wire.ROWS_PER_SLICE
         if room < wire.ROWS_PER_SLICE:
-            yield from self.out(number)
+            yield from self.out(wire.place_in(descriptor.number, number))
 
     def _tables(self, descriptor: Descriptor) -> Iterator[pa.Table]:
         descriptor.check_version()
@@ -241,15 +240,15 @@ class OrderedRun(PartRun):
             self.part.restore({name: state for name, state in kept.items() if state is not None})
         count = 0
         for edge, part in self._slices:
-            number = count if self._is_one else part.number
-            yield from self.fed(self.group.inlets[edge], number, part.values)
+            place = wire.place_in(0, count) if self._is_one else part.place
+            yield from self.fed(self.group.inlets[edge], place, part.values)
             count += 1
         if self.batch.closes:
             self.part.close()
-            yield from self.out(count if self._is_one else wire.CLOSING)
+            yield from self.out(wire.CLOSING)
         elif self._is_one:
             self.part.settle()
-            yield from self.out(count)
+            yield from self.out(wire.place_in(0, count))
             self._waiting = {name: tuple(counts) for name, counts in self.part.waiting().items() if len(counts) > 1}
             for name, snapshot in self.part.snapshots().items():
                 self.states.change(self._places[name], {None: snapshot})
@@ -283,12 +282,11 @@ class KeyedRun(GroupRun):
     def rows(self) -> Iterator[wire.Row]:
         for edge, part in self._slices:
             side = self.group.sides[edge]
-            part = replace(part, number=part.number | side << _SIDE_BITS)
             began = self._clock.now()
             try:
                 outputs = self._step.run(part, side)
             except Exception:
-                self.place = (part.number, self._step.failed_at)
+                self.place = (part.place, self._step.failed_at)
                 raise
             self._busy_seconds += self._clock.now() - began
             yield from self._out(outputs)
@@ -309,7 +307,7 @@ class KeyedRun(GroupRun):
         try:
             return writer.written(part)
         except Exception:
-            self.place = (part.number, writer.failed_at)
+            self.place = (part.place, writer.failed_at)
             raise
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
@@ -337,7 +335,7 @@ class LinesRun(GroupRun):
     def rows(self) -> Iterator[wire.Row]:
         for _, part in self._slices:
             self._rows += len(part.values)
-            self.stage(self._operator, part.number, joined(part.values), len(part.values))
+            self.stage(self._operator, part.place, joined(part.values), len(part.values))
         yield from ()
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:

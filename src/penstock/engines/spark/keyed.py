@@ -71,7 +71,7 @@ class KeyedChain:
             later: list[int] = []
             self._chain.whole(values[first:], [out, later], partial(self._fail, first, out), self._passed)
         except _Failed as failed:
-            self.failed_at = part.place(failed.number)
+            self.failed_at = part.position(failed.number)
             raise failed.error from failed.error.__cause__
         numbers += [first + number for number in later] if first else later
         self._received += len(values)

@@ -36,7 +36,7 @@ class LoopStep:
         """What the loops emit because of a slice on one of the inputs."""
         for number, value in enumerate(part.values):
             self._because = number
-            self.failed_at = part.place(number)
+            self.failed_at = part.position(number)
             try:
                 key = self._kind.keys[side].fn(value)
                 identity = key_bytes(key)

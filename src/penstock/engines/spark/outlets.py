@@ -120,11 +120,11 @@ class LineWriter:
                 lines.append(self._lines([value]))
                 good.append(number)
             except Exception as error:
-                self.failed_at = part.place(number)
+                self.failed_at = part.position(number)
                 survived(self._flow, self._node, value, error)
                 self.failed += 1
         positions = None if part.positions is None else tuple(column[good] for column in part.positions)
-        return Slice(part.number, [], positions), pa.concat_arrays(lines) if lines else self._lines([])
+        return Slice(part.place, [], positions), pa.concat_arrays(lines) if lines else self._lines([])
 
 
 def joined(lines: pa.Array) -> bytes:

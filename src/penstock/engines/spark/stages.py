@@ -144,7 +144,7 @@ class Staged:
     """Some output of a sink, in a file that only the manifest makes part of the result."""
 
     operator: str
-    place: int
+    place: bytes
     file: str
     rows: int
 
@@ -165,5 +165,5 @@ class TaskReport:
     """How many tuples wait on the inputs of operators with several."""
     error: bytes | None = None
     """A pickled exception."""
-    error_place: tuple[int, int] = (0, 0)
+    error_place: tuple[bytes, int] = (b"", 0)
     """The slice, and the position in it, of the tuple that made it fail."""

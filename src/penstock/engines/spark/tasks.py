@@ -82,7 +82,7 @@ class _LevelTask:
             report = task.failed(error)
         finally:
             task.leave()
-        yield self._routed(wire.Row(self._level.levels, 0, 0, 0, wire.REPORT, pickle.dumps(report)))
+        yield self._routed(wire.Row(self._level.levels, 0, 0, b"", wire.REPORT, pickle.dumps(report)))
 
     def _own(self, rows: Iterable[wire.Row]) -> Iterator[wire.Row]:
         for row in rows:
@@ -98,5 +98,5 @@ class _LevelTask:
     def _routed(self, row: wire.Row) -> wire.Row:
         """A row on its way past the next level goes through whichever partition it happens to meet there."""
         is_next = row.level == self._level.number + 1
-        target = row.final if is_next else (row.final + row.place) % max(1, self._level.next_partitions)
+        target = row.final if is_next else (row.final + sum(row.place)) % max(1, self._level.next_partitions)
         return row if row.target == target else replace(row, target=target)

@@ -60,12 +60,12 @@ class TimedStep:
         added: list[tuple[int, Any]] = []
         marks = [None] * len(part.values) if part.marks is None else part.marks.at
         for number, (value, mark) in enumerate(zip(part.values, marks, strict=True)):
-            self.failed_at = part.place(number)
+            self.failed_at = part.position(number)
             fired += self._rise(side, mark)
             self._add(side, value, number, added)
         fired += self._rise(side, None if part.marks is None else part.marks.after)
         self._received += len(part.values)
-        found = {"": self._by_timer(part.number, fired) if self._kind.logic.fires_outputs else _placed(part, added)}
+        found = {"": self._by_timer(part.place, fired) if self._kind.logic.fires_outputs else _placed(part, added)}
         self._emitted += len(found[""].values)
         if self._dead:
             found[self._node.name] = _placed(part, self._dead)
@@ -105,7 +105,7 @@ class TimedStep:
         if letter is not None:
             self._dead.append((number, letter))
 
-    def _by_timer(self, number: int, fired: list[Fired]) -> Slice:
+    def _by_timer(self, place: bytes, fired: list[Fired]) -> Slice:
         """Outputs in the order of their timers: several of one timer are told apart by their own order."""
         values: list[Any] = []
         places: list[tuple[Any, int, bytes, int]] = []
@@ -114,7 +114,7 @@ class TimedStep:
                 self._fail(one.key, one.error)
             values += one.outputs
             places += [(*one.timer, ordinal) for ordinal in range(len(one.outputs))]
-        return placed_by(number, places, values)
+        return placed_by(place, places, values)
 
     def keep(self) -> None:
         """Hand the changes to the store."""

@@ -20,7 +20,7 @@ _ARROW = pa.schema(
         ("level", pa.int32()),
         ("final", pa.int32()),
         ("target", pa.int32()),
-        ("place", pa.int64()),
+        ("place", pa.binary()),
         ("edge", pa.int32()),
         ("payload", pa.binary()),
     ]
@@ -30,9 +30,8 @@ SCHEMA = from_arrow_schema(_ARROW)
 of that partition; the edge it travels on, or -1 for a report to the driver."""
 REPORT = -1
 ROWS_PER_SLICE = 65_536
-CLOSING = 1 << 49
-"""The number of the slice that comes after all others: the last words."""
-_PLACE_BITS = 50
+CLOSING = b"\xff\xff"
+"""The place of the slice that comes after all others: the last words."""
 _BYTES_PER_BATCH = 16 << 20
 
 Positions = tuple[Any, ...]
@@ -46,7 +45,7 @@ class Row:
     level: int
     final: int
     target: int
-    place: int
+    place: bytes
     edge: int
     payload: bytes
 
@@ -67,19 +66,20 @@ Values: TypeAlias = Any
 class Slice:
     """Some consecutive tuples of a stream, or those of them that came to one task; `positions` tell which."""
 
-    number: int
+    place: bytes
+    """Sorts as slices follow each other: where it came from, the last step first."""
     values: Values
     positions: Positions | None = None
     """`None` where the slice is whole."""
     marks: Marks | None = None
 
     def with_values(self, values: Values) -> Slice:
-        return Slice(self.number, values, self.positions)
+        return Slice(self.place, values, self.positions)
 
     def column(self) -> Positions:
         return (np.arange(len(self.values)),) if self.positions is None else self.positions
 
-    def place(self, number: int) -> int:
+    def position(self, number: int) -> int:
         """Where in the slice a tuple stands; what was fired by a timer stands nowhere."""
         found = self.column()[0][number]
         return int(found) if isinstance(found, int | np.integer) else 0
@@ -87,33 +87,38 @@ class Slice:
     def placed(self, values: list[Any], numbers: list[int]) -> Slice:
         """What came of its tuples, by their numbers: several from one are told apart by their order."""
         if self.positions is None:
-            return Slice(self.number, values)
+            return Slice(self.place, values)
         origin = np.array(numbers, dtype=np.int64)
         ordinal = np.arange(len(numbers)) - np.searchsorted(origin, origin)
-        return Slice(self.number, values, (*(column[origin] for column in self.positions), ordinal))
+        return Slice(self.place, values, (*(column[origin] for column in self.positions), ordinal))
 
 
-def placed_by(number: int, places: Sequence[tuple[Any, ...]], values: list[Any]) -> Slice:
-    """Values with places that are no numbers of tuples: numpy sorts them by Python's own order."""
+def placed_by(place: bytes, positions: Sequence[tuple[Any, ...]], values: list[Any]) -> Slice:
+    """Values with positions that are no numbers of tuples: numpy sorts them by Python's own order."""
     columns = []
-    for parts in zip(*places, strict=True):
+    for parts in zip(*positions, strict=True):
         column = np.empty(len(parts), dtype=object)
         column[:] = parts
         columns.append(column)
-    return Slice(number, values, tuple(columns))
+    return Slice(place, values, tuple(columns))
 
 
-def place_of(input_number: int, slice_number: int) -> int:
-    """Sorts by input, then by slice.
+def place_in(part: int, number: int) -> bytes:
+    """The place of a slice in what a task reads or counts.
 
-    >>> place_of(0, 7) < place_of(0, 8) < place_of(1, 0)
+    >>> place_in(0, 7) < place_in(0, 256) < place_in(1, 0)
     True
     """
-    return (input_number << _PLACE_BITS) | slice_number
+    return part.to_bytes(4, "big") + number.to_bytes(4, "big")
 
 
-def slice_of(place: int) -> int:
-    return place & ((1 << _PLACE_BITS) - 1)
+def place_through(input_number: int, place: bytes) -> bytes:
+    """The place of a slice that has come through an input: all of one come before all of the next.
+
+    >>> place_through(0, place_in(7, 1)) < place_through(1, place_in(0, 0)) < CLOSING
+    True
+    """
+    return input_number.to_bytes(2, "big") + place
 
 
 def packed(values: Values, positions: Positions | None, marks: Marks | None = None) -> bytes:
@@ -182,7 +187,7 @@ def slices_of(rows: Iterable[Row]) -> Iterator[tuple[int, Slice]]:
     for (place, edge), parts in groupby(rows, key=lambda row: (row.place, row.edge)):
         loaded = [unpacked(row.payload) for row in parts]
         positions, values, marks = loaded[0] if len(loaded) == 1 else (*_merged(loaded), None)
-        yield edge, Slice(slice_of(place), values, positions, marks)
+        yield edge, Slice(place, values, positions, marks)
 
 
 def _merged(parts: list[tuple[Any, Values, Marks | None]]) -> tuple[Positions, Values]:
