@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from tests.spark.flows import FLOWS, outputs
+from tests.spark.conformance_script import rescale_all_the_time
+from tests.spark.flows import FLOWS, collected, outputs
 
 CONF = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "600m"}
 ROWS_PER_BATCH = 3 * 8192
@@ -95,9 +96,12 @@ def main(master: str, which: str, folder: str, *settings: str) -> None:
     conf = CONF | dict(setting.split("=", 1) for setting in settings)
     if which in ("flows", "all-flows"):
         for name in FLOWS if which == "all-flows" else SOME_FLOWS:
-            make = FLOWS[name]
             engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=70, conf=conf)
-            compare(name, outputs(make, 200, engine), outputs(make, 200, "sequential"))
+            flow, sinks = collected(FLOWS[name], 200)
+            job = flow.start(engine)
+            rescale_all_the_time(flow, job, seed=3)
+            job.wait()
+            compare(name, [sink.items for sink in sinks], outputs(FLOWS[name], 200, "sequential"))
         return
     engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=ROWS_PER_BATCH, conf=conf)
     flow = ps.Flow(which)

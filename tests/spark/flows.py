@@ -169,6 +169,43 @@ def windows_out_of_order(flow, count):
     return [counted, flow.dead_letters("counted"), exact, sessions.map(repr).filter(lambda text: len(text) % 3)]
 
 
+def windows_behind_keys(flow, count):
+    """They get their tuples in order, by way of tasks that do nothing else; or something else as well."""
+
+    def time_of(pair):
+        return pair[0] * 7 % 40 + pair[0] // 2
+
+    summed = numbers(flow, count).key_by(lambda x: x % 13).stateful_map(lambda s, x: (s + x, (x, s)), init=int)
+    again = numbers(flow, count).key_by(lambda x: x % 13).stateful_map(lambda s, x: (s + x, (x, s)), init=int)
+    by_user = summed.key_by(lambda pair: pair[1] % 5)
+    counted = by_user.window(ps.windows.tumbling(9, time=time_of, lateness=11)).count()
+    seen = again.key_by(lambda pair: pair[1] % 5).stateful_map(
+        lambda s, pair: (s + 1, (pair, s)), init=int, ttl=9, time=time_of
+    )
+    sessions = counted.key_by(lambda window: window.key % 2).window(
+        ps.windows.session(20, time=lambda window: window.start, lateness=30)
+    )
+    return [counted, seen, again.map_batch(list), sessions.collect()]
+
+
+def windows_that_fail(flow, count):
+    """Dead letters of tuples, of late ones and of windows, each in its place."""
+
+    def time_of(pair):
+        return pair[0] // (pair[0] % 17 != 5)
+
+    def finish(total):
+        return 1 / (total % 3)
+
+    times = [(i * 7 % 40 + i // 2, i % 23) for i in range(count)]
+    timed = flow.read(ps.sources.items(times)).key_by(lambda pair: pair[1])
+    spec = ps.windows.tumbling(9, time=time_of, lateness=11, on_late="dead-letter")
+    failing = timed.window(spec).aggregate(
+        int, lambda s, pair: s + pair[0], finish, on_error="dead-letter", name="failing"
+    )
+    return [failing, flow.dead_letters("failing")]
+
+
 def last_words_of_all(flow, count):
     """What a window and a loop say at the end is heard by loops that have something to say themselves."""
     timed = flow.read(ps.sources.items([(i, i % 5) for i in range(count)])).key_by(lambda pair: pair[1])
@@ -257,6 +294,8 @@ FLOWS = {
         loops,
         windows,
         windows_out_of_order,
+        windows_behind_keys,
+        windows_that_fail,
         last_words_of_all,
         behind_a_key,
         columns,
@@ -305,6 +344,10 @@ def joins(flow, count):
         late,
         flow.dead_letters("late"),
         by_left.join(by_right, within=3, time=time_of, lateness=20, how="outer", on_error="skip"),
+        by_left.join(by_right, within=1, time=time_of, lateness=9, how="left", on_error="dead-letter", name="left"),
+        flow.dead_letters("left"),
+        by_left.join(by_right, within=1, time=float, how="outer"),
+        by_left.join(by_left, within=2, time=time_of, lateness=20, how="outer", on_error="skip"),
         pairs,
         flow.add(PairsOfAKey(), pairs.filter(lambda pair: len(pair) == 3).key_by(lambda pair: pair[0]), by_right),
     ]

@@ -102,6 +102,10 @@ class TimedTable:
         self._watermarks[side] = mark
         return self._fire()
 
+    def next_due(self) -> Time | None:
+        """No timer is due before this."""
+        return self._timers[0][0] if self._timers else None
+
     def add(self, side: int, key: Hashable, value: Any, time: Time) -> Sequence[Any]:
         """Take a value in, after `advance`; return what it gives at once, or raise `LateTuple`."""
         time = self._normal(time)

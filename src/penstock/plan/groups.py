@@ -30,7 +30,7 @@ class Edge:
     number: int
     source: PortRef
     readers: tuple[Reader, ...]
-    """The inputs of the target group that read it."""
+    """The inputs of the target group that read it; none where it is only put in order."""
     start: int
     """The group that it leaves."""
     target: int
@@ -46,11 +46,7 @@ class Group:
     """How many exchanges a tuple has passed before it comes here, by the longest way."""
     spread: Spread
     nodes: tuple[Node, ...]
-
-    @property
-    def name(self) -> str:
-        """What the group is called in explanations and by `rescale`: its first operator's name."""
-        return self.nodes[0].name
+    """None where a stream is only put in order, for others."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class Plan:
         stage 3: null (by slice, in order again)
         """
         lines = [
-            f"stage {group.level + 1}: {' + '.join(node.name for node in group.nodes)} ({group.spread.value})"
+            f"stage {group.level + 1}: {' + '.join(node.name for node in group.nodes) or '-'} ({group.spread.value})"
             for level in self.levels
             for group in level
         ]
@@ -123,14 +119,11 @@ def runs_anywhere(node: Node) -> bool:
 
 def runs_by_key(node: Node) -> bool:
     """Whether each key can be processed by itself, if it is told how far the watermark is."""
-    if len(set(node.upstream)) < len(node.upstream):
-        return False  # one stream on two inputs: they would have to be told apart
     match node.kind:
         case Remembers(key=key):
             return key is not None
-        case Waits(logic=logic):
-            # What fires has a place among what else fires, and none among outputs and dead letters of tuples.
-            return not logic.fires_outputs or (logic.sides == 1 and node.on_error != "dead-letter")
+        case Waits():
+            return True
         case Loops(operator=operator):
             return operator.kind == "keyed" and not node.controls and bool(node.inputs)
     return False
@@ -146,6 +139,14 @@ def needs_marks(node: Node) -> bool:
     return False
 
 
+def interleaves(node: Node) -> bool:
+    """Whether what timers give has its place among what tuples give, so that a key must know where they fire."""
+    match node.kind:
+        case Waits(logic=logic):
+            return logic.fires_outputs and (logic.sides > 1 or node.on_error == "dead-letter")
+    return False
+
+
 class _Planner:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -155,6 +156,8 @@ class _Planner:
         self._group_of: dict[str, int] = {}
         self._gathers: dict[PortRef, int] = {}
         """The group in which the output of a keyed operator is in order again."""
+        self._relayed: set[PortRef] = set()
+        """What goes to another keyed operator by way of that group."""
         self._cycle = _between_controls(graph)
 
     def plan(self) -> Plan:
@@ -177,8 +180,8 @@ class _Planner:
     def _place(self, node: Node) -> None:
         if isinstance(node.kind, Reads) or not node.inputs:
             self._join(node, self._new(Spread.SPLITS, []))
-        elif runs_by_key(node) and not self._needs_order(node):
-            self._join(node, self._new(Spread.KEYS, [self._origin(ref) for ref in node.upstream]))
+        elif runs_by_key(node):
+            self._join(node, self._new(Spread.KEYS, [self._before_keys(node, ref) for ref in node.upstream]))
         elif runs_anywhere(node):
             (ref,) = node.upstream
             self._join(node, self._origin(ref) if self._goes_on_by_key(node, ref) else self._in_order(ref))
@@ -192,10 +195,12 @@ class _Planner:
             return min(before)
         return self._new(Spread.ONE, sorted(before))
 
-    def _needs_order(self, node: Node) -> bool:
-        """A watermark can be told only by who sees a slice whole."""
-        comes_by_key = any(self._spreads[self._origin(ref)] is Spread.KEYS for ref in node.upstream)
-        return needs_marks(node) and comes_by_key
+    def _before_keys(self, node: Node, ref: PortRef) -> int:
+        """The group that sends a keyed operator its tuples: a watermark can be told only by who sees slices whole."""
+        if not needs_marks(node) or self._spreads[self._origin(ref)] is not Spread.KEYS:
+            return self._origin(ref)
+        self._relayed.add(ref)
+        return self._in_order(ref)
 
     def _goes_on_by_key(self, node: Node, ref: PortRef) -> bool:
         """Whether a function may run where its input is, though that is not in order there: it is the next in line."""
@@ -244,10 +249,17 @@ class _Planner:
         found: list[Edge] = []
         for ref, readers in self._graph.readers.items():
             start = self._group_of[ref.node]
-            targets = sorted({self._group_of[reader.node] for reader in readers} - {start})
-            for target in targets:
+            targets = {self._group_of[reader.node] for reader in readers}
+            if ref in self._relayed:
+                targets.add(self._gathers[ref])
+            for target in sorted(targets - {start}):
                 there = tuple(reader for reader in readers if self._group_of[reader.node] == target)
-                found.append(Edge(len(found), ref, there, start, target))
+                if self._spreads[target] is Spread.KEYS:
+                    sender = self._before_keys(self._members[target][0], ref)
+                    # One stream on two inputs is two edges: they are told apart by what came on which.
+                    found += [Edge(len(found) + i, ref, (reader,), sender, target) for i, reader in enumerate(there)]
+                else:
+                    found.append(Edge(len(found), ref, there, start, target))
         return found
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.engines.spark import wire
 from penstock.engines.spark.columns import column_hashes, key_hashes
-from penstock.engines.spark.marks import Marker, share_of
+from penstock.engines.spark.marks import Marker, rises_of, share_of
 from penstock.engines.spark.stages import Exit, Level
 from penstock.ordering.keys import key_hash
 from penstock.plan.groups import Spread
@@ -50,11 +50,12 @@ class Door:
         rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
         hashes = self._hashes(rows)
         marks = marker.marks(rows, hashes != _NO_KEY)
+        rises = rises_of(marks) if marker.tells_rises else None
         targets = self._targets(hashes)
         (column,) = part.column()
         for task in range(self._exit.tasks):
             places = np.flatnonzero(targets == task)
-            payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places))
+            payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places, rises))
             yield self._row(part.place, task, payload)
 
     def _targets(self, hashes: Any) -> Any:

@@ -51,17 +51,19 @@ class GroupRun:
         self.staged: list[Staged] = []
         self.place = (b"", 0)
         """The slice and the position at which it fails, if it fails."""
-        exits = [*group.exits, *(exit for exits in group.straight.values() for exit in exits)]
+        unseen = [*group.straight.values(), *group.relays.values()]
+        exits = [*group.exits, *(exit for exits in unseen for exit in exits)]
         self._doors = {exit.edge: Door(exit, level) for exit in exits}
 
     def rows(self) -> Iterator[wire.Row]:
         raise NotImplementedError
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        raise NotImplementedError
+        """What its operators received, emitted, failed on, and found late."""
+        return {}
 
     def busy_seconds(self) -> dict[str, float]:
-        raise NotImplementedError
+        return {}
 
     def completed(self) -> frozenset[str]:
         """Operators that are through for good: only what runs in one task can be."""
@@ -88,6 +90,11 @@ class GroupRun:
     def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
         if len(part.values):
             yield from self._doors[exit.edge].rows(part)
+
+    def relayed(self, edge: int, part: wire.Slice) -> Iterator[wire.Row]:
+        """To those who get a slice as it is, only in order."""
+        for exit in self.group.relays[edge]:
+            yield from self.sent(exit, wire.Slice(part.place, part.values))
 
     def stage(self, sink: str, place: bytes, data: bytes, rows: int) -> None:
         """Write some output of a sink to a file that only the manifest makes part of the result."""
@@ -241,6 +248,7 @@ class OrderedRun(PartRun):
         count = 0
         for edge, part in self._slices:
             place = wire.place_in(0, count) if self._is_one else part.place
+            yield from self.relayed(edge, part)
             yield from self.fed(self.group.inlets[edge], place, part.values)
             count += 1
         if self.batch.closes:
@@ -341,8 +349,17 @@ class LinesRun(GroupRun):
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return {self._operator: (self._rows, 0, 0, 0)}
 
-    def busy_seconds(self) -> dict[str, float]:
-        return {}
+
+class RelayRun(GroupRun):
+    """Puts slices in order for others, who take them apart by their own keys."""
+
+    def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
+        super().__init__(about)
+        self._slices = slices
+
+    def rows(self) -> Iterator[wire.Row]:
+        for edge, part in self._slices:
+            yield from self.relayed(edge, part)
 
 
 def portable(error: Exception) -> bytes:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from penstock.engines.spark.wire import Marks
 from penstock.flow.nodes import Key, Loops, Node, Remembers, Waits
 from penstock.operators.timed import TimedTable
 from penstock.operators.times import Time, checked_time
+from penstock.plan.groups import interleaves
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Marker:
 
     time: Callable[[Any], Time]
     mark_of: Callable[[Time], Time | None]
+    tells_rises: bool = False
 
     def marks(self, values: Sequence[Any], has_key: Sequence[bool]) -> list[Any]:
         """For each value the highest mark so far, itself included; what has no key or no time is passed over."""
@@ -39,7 +43,7 @@ class Marker:
 def marker_of(node: Node, side: int) -> Marker:
     match node.kind:
         case Waits() as kind:
-            return Marker(kind.times[side], TimedTable(kind.logic, kind.lateness).mark_of)
+            return Marker(kind.times[side], TimedTable(kind.logic, kind.lateness).mark_of, interleaves(node))
         case Remembers(time=time) if time is not None:
             return Marker(time, checked_time)
     raise AssertionError(node.kind)
@@ -55,6 +59,13 @@ def key_of(node: Node, side: int) -> Key:
     raise AssertionError(node.kind)
 
 
-def share_of(marks: list[Any], places: Any) -> Marks:
-    """What a task is told of a slice's marks: those of its own tuples, and the last."""
-    return Marks([marks[place] for place in places.tolist()], marks[-1] if marks else None)
+def rises_of(marks: list[Any]) -> tuple[Any, list[Any]]:
+    """Where marks rise, and to what."""
+    before = [None, *marks[:-1]]
+    places = [place for place, mark in enumerate(marks) if mark is not before[place]]
+    return np.array(places, dtype=np.int64), [marks[place] for place in places]
+
+
+def share_of(marks: list[Any], places: Any, rises: tuple[Any, list[Any]] | None) -> Marks:
+    """What a task is told of a slice's marks: those of its own tuples, and the last; or all of them."""
+    return Marks([marks[place] for place in places.tolist()], marks[-1] if marks else None, rises)

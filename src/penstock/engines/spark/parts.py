@@ -8,10 +8,10 @@ from dataclasses import replace
 from penstock.connectors.files.encoders import LineEncoder
 from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
-from penstock.engines.spark.marks import key_of, marker_of
+from penstock.engines.spark.marks import Marker, key_of, marker_of
 from penstock.engines.spark.outlets import FileStage, ValueStage
 from penstock.engines.spark.stages import Exit, GroupTask, outlet_of
-from penstock.flow.nodes import Graph, Kind, Node, PortRef, Reads, Writes
+from penstock.flow.nodes import Graph, Key, Kind, Node, PortRef, Reads, Writes
 from penstock.plan.groups import Edge, Group, Plan, Spread, needs_marks
 from penstock.runtime.inlets import Inlet, Outlet
 
@@ -32,20 +32,22 @@ def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mappin
     is_keyed = group.spread is Spread.KEYS
     exits = {edge: _exit(plan, edge, is_keyed, tasks, first) for edge in plan.out_of(group)}
     straight = [edge for edge in exits if _is_straight(plan, edge)]
+    relayed = [edge for edge in exits if edge.source.node not in {node.name for node in group.nodes}]
     gathers = _written_before(plan, group)
     return GroupTask(
         group.spread,
         first[group.number],
         tasks[group.number],
-        Graph(plan.graph.flow, () if is_keyed or gathers else _nodes(plan, group, straight)),
+        Graph(plan.graph.flow, () if is_keyed or gathers else _nodes(plan, group, [*straight, *relayed])),
         {edge.number: _inlet(edge) for edge in plan.into(group)},
-        tuple(exit for edge, exit in exits.items() if edge not in straight),
+        tuple(exit for edge, exit in exits.items() if edge not in straight and edge not in relayed),
         {node.name: _source(node) for node in group.nodes if not node.inputs},
         {
             node.name: tuple(exits[edge] for edge in straight if edge.source.node == node.name)
             for node in group.nodes
             if not node.inputs
         },
+        {edge.number: tuple(exits[one] for one in relayed if one.source == edge.source) for edge in plan.into(group)},
         group.nodes if is_keyed else (),
         {edge.number: edge.readers[0].port for edge in plan.into(group)} if is_keyed else {},
         gathers,
@@ -60,8 +62,11 @@ def _is_straight(plan: Plan, edge: Edge) -> bool:
 
 def _written_before(plan: Plan, group: Group) -> Node | None:
     """The sink that is all of a group, if its lines can be written by those who send them."""
-    (node, *more), edges = group.nodes, plan.into(group)
-    if more or not isinstance(node.kind, Writes) or node.on_error == "dead-letter":
+    edges = plan.into(group)
+    if len(group.nodes) != 1 or plan.out_of(group):
+        return None
+    (node,) = group.nodes
+    if not isinstance(node.kind, Writes) or node.on_error == "dead-letter":
         return None
     sink = node.kind.sink
     has_lines = isinstance(sink, FileSink) and isinstance(sink.encoder(), LineEncoder)
@@ -71,8 +76,7 @@ def _written_before(plan: Plan, group: Group) -> Node | None:
 
 def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], first: Mapping[int, int]) -> Exit:
     target = plan.groups[edge.target]
-    node, side = target.nodes[0], edge.readers[0].port
-    is_by_key = target.spread is Spread.KEYS
+    key, marker = _by_key(target.nodes[0], edge.readers[0].port) if target.spread is Spread.KEYS else (None, None)
     if is_keyed:
         outlet = outlet_of(plan.node(edge.source.node), edge.source.port)
     else:
@@ -86,24 +90,31 @@ def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], firs
         tasks[edge.target],
         target.spread,
         ranks.index(edge.number),
-        key_of(node, side) if is_by_key else None,
-        marker_of(node, side) if is_by_key and needs_marks(node) else None,
+        key,
+        marker,
         _written_before(plan, target),
     )
 
 
+def _by_key(node: Node, side: int) -> tuple[Key, Marker | None]:
+    return key_of(node, side), marker_of(node, side) if needs_marks(node) else None
+
+
 def _input_order(edge: Edge) -> tuple[int, int]:
-    return min(reader.port for reader in edge.readers), edge.number
+    return min((reader.port for reader in edge.readers), default=0), edge.number
 
 
-def _nodes(plan: Plan, group: Group, straight: Sequence[Edge]) -> tuple[Node, ...]:
+def _nodes(plan: Plan, group: Group, unseen: Sequence[Edge]) -> tuple[Node, ...]:
+    """A group as a graph of its own; what leaves it unseen needs no outlet."""
+    if not group.nodes:
+        return ()
     where = group.nodes[0].where
     elsewhere = {edge.source: PortRef(_inlet(edge)) for edge in plan.into(group)}
     inlets = [Node(ref.node, Reads(Inlet()), (), (), 1, "fail", where) for ref in elsewhere.values()]
     outlets = [
         Node(_outlet(edge), Writes(Outlet()), (edge.source,), (), 0, "fail", where)
         for edge in plan.out_of(group)
-        if edge not in straight
+        if edge not in unseen
     ]
     members = [
         replace(

@@ -61,6 +61,8 @@ class GroupTask:
     """Those that tasks read by themselves."""
     straight: Mapping[str, tuple[Exit, ...]]
     """Where the tables of a source go that nobody here looks at."""
+    relays: Mapping[int, tuple[Exit, ...]]
+    """Where the slices of an edge go on to as they are, having been put in order."""
     keyed: tuple[Node, ...] = ()
     """A keyed operator and the functions behind it."""
     sides: Mapping[int, int] = field(default_factory=dict)

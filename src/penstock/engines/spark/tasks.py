@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.engines.spark import wire
-from penstock.engines.spark.group_runs import About, GroupRun, KeyedRun, LinesRun, OrderedRun, ReadingRun
+from penstock.engines.spark.group_runs import About, GroupRun, KeyedRun, LinesRun, OrderedRun, ReadingRun, RelayRun
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import GroupTask, Level, LevelBatch, batch_file
 from penstock.state import pickles
@@ -61,8 +61,7 @@ class _LevelTask:
         own = self._own(wire.rows_of(arriving))
         group_here = level.group_of(self._partition)
         if group_here is not None:
-            made = KeyedRun if group_here.keyed else LinesRun if group_here.gathers else OrderedRun
-            yield from self._run(made(self._about(group_here), wire.slices_of(own)))
+            yield from self._run(_run_of(group_here)(self._about(group_here), wire.slices_of(own)))
         for _ in own:
             pass  # a failed task has not read everything, and what passes must pass
         yield from self._passed()
@@ -100,3 +99,11 @@ class _LevelTask:
         is_next = row.level == self._level.number + 1
         target = row.final if is_next else (row.final + sum(row.place)) % max(1, self._level.next_partitions)
         return row if row.target == target else replace(row, target=target)
+
+
+def _run_of(group: GroupTask) -> type[KeyedRun | LinesRun | OrderedRun | RelayRun]:
+    if group.keyed:
+        return KeyedRun
+    if group.gathers:
+        return LinesRun
+    return OrderedRun if group.graph.nodes else RelayRun

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -56,6 +57,8 @@ class Marks:
 
     at: list[Any]
     after: Any
+    rises: tuple[Any, list[Any]] | None = None
+    """All positions at which it rises, and how far; where somebody has to know."""
 
 
 Values: TypeAlias = Any
@@ -94,13 +97,19 @@ class Slice:
 
 
 def placed_by(place: bytes, positions: Sequence[tuple[Any, ...]], values: list[Any]) -> Slice:
-    """Values with positions that are no numbers of tuples: numpy sorts them by Python's own order."""
-    columns = []
-    for parts in zip(*positions, strict=True):
-        column = np.empty(len(parts), dtype=object)
-        column[:] = parts
-        columns.append(column)
+    """Values with positions that are not all numbers of tuples."""
+    columns = [_column(parts) for parts in zip(*positions, strict=True)]
     return Slice(place, values, tuple(columns))
+
+
+def _column(parts: Sequence[Any]) -> Any:
+    """Integers if they are; other things are sorted by Python's own order."""
+    if {type(part) for part in parts} <= {int, bool}:
+        with suppress(OverflowError):
+            return np.array(parts, dtype=np.int64)
+    column = np.empty(len(parts), dtype=object)
+    column[:] = parts
+    return column
 
 
 def place_in(part: int, number: int) -> bytes:
