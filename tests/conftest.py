@@ -32,6 +32,8 @@ ENGINES = {
     "local, manual": lambda: ps.engines.Local(threading="manual"),
     "local, unfused, queues of one": lambda: ps.engines.Local(threads=2, fuse=False, queue_size=1),
     "local, shuffled": lambda: shuffled(seed=1, queue_size=2),
+    "local, 3 replicas": lambda: ps.engines.Local(threads=3, replicas=3),
+    "local, 3 replicas, shuffled": lambda: shuffled(seed=2, queue_size=2, replicas=3),
     "spark": lambda: ps.engines.Spark(parallelism=2),
 }
 

@@ -21,6 +21,16 @@ class Drawn(ps.engines.Local):
 
 
 @st.composite
+def teams(draw):
+    return {
+        "replicas": draw(st.integers(1, 4)),
+        "reorder": draw(st.sampled_from(["ring", "lock"])),
+        "reorder_size": draw(st.sampled_from([1, 2, 5, 256])),
+        "keyed_queue": draw(st.sampled_from(["hybrid", "shared", "partitioned"])),
+    }
+
+
+@st.composite
 def shuffled(draw):
     """One thread that plays several workers: a seed is an interleaving."""
     workers, seed = draw(st.integers(1, 4)), draw(st.integers(0, 2**32))
@@ -28,6 +38,7 @@ def shuffled(draw):
         "policy": draw(st.sampled_from(sorted(POLICIES))),
         "queue_size": draw(st.sampled_from([1, 2, 7, 1000])),
         "fuse": draw(st.booleans()),
+        **draw(teams()),
     }
     return Drawn(
         f"shuffled({workers}, {seed}, {options})", driver=lambda clock: Shuffled(workers, seed, clock), **options
@@ -41,6 +52,7 @@ def threaded(draw):
         "threading": draw(st.sampled_from(["dynamic", "dedicated", "manual"])),
         "policy": draw(st.sampled_from(sorted(POLICIES))),
         "queue_size": draw(st.sampled_from([1, 5, 1000])),
+        **draw(teams()),
     }
     return Drawn(f"Local({options})", **options)
 

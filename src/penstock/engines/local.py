@@ -12,6 +12,8 @@ from penstock.errors import FlowError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.report import OperatorReport, Report
+from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
+from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
 from penstock.runtime.drivers import Driver, Threads
@@ -19,7 +21,14 @@ from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run, Settings
+from penstock.runtime.teams import rescale
 
+_REORDER: Mapping[str, Callable[[int, Outlet], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
+_KEYED_QUEUES: Mapping[str, Callable[[], Worklist[Any]]] = {
+    "hybrid": HybridQueue,
+    "shared": SharedQueue,
+    "partitioned": PartitionedQueue,
+}
 Threading = Literal["dynamic", "dedicated", "manual"]
 
 
@@ -42,6 +51,10 @@ class Local(Engine):
         queue_size: int = 16_384,
         queue_limit: int = 1 << 20,
         quantum: float = 0.05,
+        replicas: int = 1,
+        reorder: Literal["ring", "lock"] = "ring",
+        reorder_size: int = 256,
+        keyed_queue: Literal["hybrid", "shared", "partitioned"] = "hybrid",
         fuse: bool = True,
         record_arrivals: bool = False,
         clock: Clock | None = None,
@@ -56,6 +69,12 @@ class Local(Engine):
             raise FlowError(
                 f"engine 'local': 1 <= queue_size <= queue_limit must hold, not {queue_size}, {queue_limit}"
             )
+        for option, count in ("replicas", replicas), ("reorder_size", reorder_size):
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise FlowError(f"engine 'local': {option}= is a number from 1 up, not {count!r}")
+        for option, value, known in ("reorder", reorder, _REORDER), ("keyed_queue", keyed_queue, _KEYED_QUEUES):
+            if value not in known:
+                raise FlowError(f"engine 'local': {option}= is one of {', '.join(map(repr, known))}, not {value!r}")
         if quantum <= 0:
             raise FlowError(f"engine 'local': quantum= is a number of seconds above 0, not {quantum!r}")
         self.threading = threading
@@ -66,6 +85,11 @@ class Local(Engine):
             queue_limit=queue_limit,
             quantum_seconds=quantum,
             record_arrivals=record_arrivals,
+            replicas=replicas,
+            has_replicas=threading != "manual",
+            reorder=_REORDER[reorder],
+            reorder_size=reorder_size,
+            worklist=_KEYED_QUEUES[keyed_queue],
             fuses=fuse and threading != "dedicated",
             port=port,
         )
@@ -81,7 +105,7 @@ class Local(Engine):
         return LocalJob(self, graph, at_end or "close")
 
     def explain(self, graph: Graph) -> str:
-        groups = fused_groups(graph) if self.settings.fuses else [[node] for node in graph.nodes]
+        groups = fused_groups(graph, self.settings)
         lines = [f"  {' + '.join(node.name for node in group)}" for group in groups]
         threads = "a thread for each line" if self.threading == "dedicated" else f"{self.threads} threads"
         return "\n".join([explain(graph), f"runs on {threads}; operators on one line are one loop:", *lines])
@@ -106,14 +130,22 @@ class LocalJob(BackgroundJob):
     def metrics(self) -> Mapping[str, OperatorReport]:
         return self._run.counts()
 
+    def rescale(self, name: str, replicas: int) -> None:
+        if replicas < 1:
+            raise FlowError(f"operator {name!r} needs at least one replica, not {replicas}")
+        if not self._engine.settings.has_replicas:
+            raise FlowError("with threading='manual' every operator has one replica")
+        rescale(self._run, name, replicas)
+
     def set_policy(self, policy: Any) -> None:
         self._run.scheduler.policy = resolve_policy(policy)
 
     def unfuse(self, name: str) -> None:
         """Take an operator out of its fused loop, from the next chunk on: it and what follows it run on their own."""
-        cell = self._run.cell_of(name)
-        if isinstance(cell, ChainCell):
-            cell.cut_before(next(node for node in cell.nodes if node.name == name))
+        with self._run.changing:
+            cell = self._run.cell_of(name)
+            if isinstance(cell, ChainCell):
+                cell.cut_before(next(node for node in cell.nodes if node.name == name))
 
     @property
     def threads(self) -> int:

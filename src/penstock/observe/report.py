@@ -10,6 +10,18 @@ from penstock.observe.arrivals import Arrivals
 
 
 @dataclass(frozen=True)
+class Held:
+    """What the output of an operator with several replicas is waiting for: an earlier unit than those that are done."""
+
+    serial: int
+    seconds: float
+    """Since a replica has taken it."""
+    waiting: int
+    """Units that are done and wait for it."""
+    replica: int
+
+
+@dataclass(frozen=True)
 class OperatorReport:
     """The counts of one operator."""
 
@@ -25,6 +37,8 @@ class OperatorReport:
     """Tuples waiting on its inputs."""
     write_blocked_ratio: float = 0.0
     """The share of the time that it could not go on because a reader's queue was full."""
+    held: Held | None = None
+    """Which of its units holds up the others, at the moment."""
 
 
 @dataclass(frozen=True)

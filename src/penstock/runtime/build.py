@@ -11,12 +11,13 @@ from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell, Tim
 from penstock.runtime.inlets import Inlet, InletCell
 from penstock.runtime.loop_cell import LoopCell
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run
+from penstock.runtime.run import Run, Settings
+from penstock.runtime.teams import make_team, why_alone
 
 
 def build_cells(graph: Graph, run: Run) -> list[Cell]:
     """The cells of a graph, each after what it reads, connected by ports."""
-    groups = fused_groups(graph) if run.settings.fuses else [[node] for node in graph.nodes]
+    groups = fused_groups(graph, run.settings)
     cells: list[Cell] = []
     cell_of: dict[str, Cell] = {}
     ports: dict[tuple[str, int], Port] = {}
@@ -42,12 +43,17 @@ def build_cells(graph: Graph, run: Run) -> list[Cell]:
     return cells
 
 
-def fused_groups(graph: Graph) -> list[list[Node]]:
-    """Consecutive function operators that nothing else reads in between, together; the others alone."""
+def fused_groups(graph: Graph, settings: Settings) -> list[list[Node]]:
+    """Consecutive function operators that nothing else reads in between, together; the others alone.
+
+    So are those with replicas of their own.
+    """
+    if not settings.fuses:
+        return [[node] for node in graph.nodes]
     groups: list[list[Node]] = []
     group_of: dict[str, list[Node]] = {}
     for node in graph.nodes:
-        group = _group_before(graph, node, group_of)
+        group = _group_before(graph, node, group_of, settings)
         if group is None:
             group = []
             groups.append(group)
@@ -58,7 +64,7 @@ def fused_groups(graph: Graph) -> list[list[Node]]:
     return sorted(groups, key=lambda group: rank[group[0].name])
 
 
-def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]]) -> list[Node] | None:
+def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]], settings: Settings) -> list[Node] | None:
     if not can_be_chained(node) or len(node.inputs) != 1 or node.inputs[0] is None:
         return None
     ref = node.inputs[0]
@@ -70,19 +76,24 @@ def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]]) -> 
         and ref.port == 0
         and can_be_chained(before)
         and len(graph.readers[ref]) == 1
-        and not _has_replicas(before)
-        and not _has_replicas(node)
+        and replicas_of(before, settings) == 1
+        and replicas_of(node, settings) == 1
         and sum(map(is_expanding, [*group, node])) <= MOST_EXPANDING
     )
     return group if fits else None
 
 
-def _has_replicas(node: Node) -> bool:
-    return node.replicas is not None and node.replicas > 1
+def replicas_of(node: Node, settings: Settings) -> int:
+    """How many replicas an operator begins with."""
+    if not settings.has_replicas or why_alone(node) is not None:
+        return 1
+    return node.replicas or settings.replicas
 
 
 def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
     node = group[0]
+    if (replicas := replicas_of(node, run.settings)) > 1:
+        return make_team(run, place, node, ports[0], replicas)
     match node.kind:
         case Reads(source=Inlet()):
             return InletCell(run, place, node)

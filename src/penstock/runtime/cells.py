@@ -58,6 +58,10 @@ class Cell(ABC):
     Only the worker that has claimed a cell may call `step`. `notify` queues it or marks it dirty.
     """
 
+    help_seconds = 0.002
+    """How long it must be busy before a worker asks for help with what else is ready: four times the interval at which
+    threads take the GIL from each other. Help with less costs more than it brings."""
+
     def __init__(self, run: Run, place: float, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
         self.run = run
         self.place = place
@@ -93,6 +97,9 @@ class Cell(ABC):
         self._outbox: list[tuple[Port, list[Any], float]] = []
         self.is_waiting = False
         """For a source: a timer or the outside world will notify it."""
+        self._attach(inputs)
+
+    def _attach(self, inputs: Sequence[Port]) -> None:
         for port in inputs:
             port.reader = self
 
@@ -105,6 +112,10 @@ class Cell(ABC):
         return not self.inputs
 
     @property
+    def is_idle(self) -> bool:
+        return self._status is Status.IDLE
+
+    @property
     def is_queued(self) -> bool:
         return self._status is Status.QUEUED
 
@@ -115,6 +126,11 @@ class Cell(ABC):
     @property
     def has_given_all(self) -> bool:
         return not self._outbox
+
+    @property
+    def members(self) -> Sequence[Cell]:
+        """What else workers run for this operator."""
+        return ()
 
     # What a kind of cell does, in this order; only `take` and `flush` touch what others see
 
@@ -211,6 +227,11 @@ class Cell(ABC):
         with self._lock:
             self._status = Status.COMPLETE
 
+    def leave_to_successor(self) -> None:
+        """Called by the worker in this cell: it is nothing any more, and its ports are another cell's."""
+        with self._lock:
+            self._status = Status.COMPLETE
+
     def budget(self, waiting: int) -> int:
         """How many tuples to take at once: about a millisecond of work, or up to four where many are waiting.
 
@@ -256,25 +277,33 @@ class Cell(ABC):
             if not rest:
                 return True
             self._outbox.append((target, rest, born))
-        while self._outbox:
-            waiting, self._outbox = self._outbox, []
-            full: list[Port] = []
-            for target, values, born in waiting:
-                rest = values if target in full else target.offer(values, born)
-                if rest:
-                    full.append(target)
-                    self._outbox.append((target, rest, born))
-            if not self._outbox:
-                break
+        while full := self._offered():
             if all(target.await_room(self) for target in full):
-                if self.blocked_on is None:
-                    self._blocked_since = self.run.clock.now()
-                self.blocked_on = full[0]
+                self._begin_to_wait(full[0])
                 return False
+        self._end_waiting()
+        return True
+
+    def _offered(self) -> list[Port]:
+        """Hand over what there is room for; the ports that are full keep the rest in the outbox."""
+        waiting, self._outbox = self._outbox, []
+        full: list[Port] = []
+        for target, values, born in waiting:
+            rest = values if target in full else target.offer(values, born)
+            if rest:
+                full.append(target)
+                self._outbox.append((target, rest, born))
+        return full
+
+    def _begin_to_wait(self, port: Port) -> None:
+        if self.blocked_on is None:
+            self._blocked_since = self.run.clock.now()
+        self.blocked_on = port
+
+    def _end_waiting(self) -> None:
         if self.blocked_on is not None:
             self.blocked_seconds += self.run.clock.now() - self._blocked_since
             self.blocked_on = None
-        return True
 
     def hand_over(self) -> Cell | None:
         """Give the only chunk in the outbox to a reader further on that nobody runs, and claim that reader.

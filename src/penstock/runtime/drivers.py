@@ -131,8 +131,9 @@ class Threads:
         """As many workers as wanted, plus one for each that is stuck."""
         with self._lock:
             if self._dedicated:
-                if not self._workers:
-                    for cell in self._run.cells:
+                served = {worker.only for worker, _ in self._workers}
+                for cell in self._run.runnable():
+                    if cell not in served:
                         self._start(cell)
                 return
             self._workers = [(worker, thread) for worker, thread in self._workers if thread.is_alive()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,49 @@ class FunctionCell(Cell):
         self._port = port
         self._values: list[Any] = []
         self._born = 0.0
+        self._successor: tuple[Node, Callable[[FunctionCell], Cell]] | None = None
+
+    def succeed(self, node: Node, make: Callable[[FunctionCell], Cell]) -> None:
+        """From its next chunk on, let a node be a cell of another kind, by itself; `make` is given the old one.
+
+        Called under the run's lock for changes, like `change`.
+        """
+        self._successor = node, make
+        self.notify()
+
+    @property
+    def is_to_change(self) -> bool:
+        return self._successor is not None
+
+    def change(self) -> bool:
+        """Everything taken is out, and nobody else is in this cell: swap; whether this cell is no more."""
+        if self._successor is None:
+            return False
+        node, make = self._successor
+        self._successor = None
+        if not self.isolate(node):
+            other = self.run.cell_of(node.name)
+            assert isinstance(other, FunctionCell)
+            other.succeed(node, make)
+            return False
+        successor = make(self)
+        successor.depth, successor.outputs = self.depth, self.outputs
+        for targets in successor.outputs:
+            for target in targets:
+                target.writer = successor
+        self.leave_to_successor()
+        self.run.replace(self, successor)
+        return True
+
+    def isolate(self, node: Node) -> bool:
+        """Cut off what is not this node; whether the node is here."""
+        return True
 
     def take(self) -> bool:
+        if self.is_to_change:
+            with self.run.changing:
+                if self.change():
+                    return False
         closed = self._port.closed  # read first: what was written before the end must not be missed
         self._values, self._born = self._port.take(self.budget(len(self._port)))
         if not self._values and closed:
@@ -76,13 +117,28 @@ class ChainCell(FunctionCell):
         self._cut_at = self.nodes.index(node)
         self.notify()
 
-    def take(self) -> bool:
+    def change(self) -> bool:
         if self._cut_at:
             self._cut(self._cut_at)
         self._cut_at = None
-        return super().take()
+        return super().change()
 
-    def _cut(self, at: int) -> None:
+    @property
+    def is_to_change(self) -> bool:
+        return self._cut_at is not None or super().is_to_change
+
+    def isolate(self, node: Node) -> bool:
+        if node not in self.nodes:  # it was cut off when it should have become something else
+            return False
+        at = self.nodes.index(node)
+        if at:
+            self._cut(at)
+            return False
+        if len(self.nodes) > 1:
+            self._cut(1)
+        return True
+
+    def _cut(self, at: int) -> ChainCell:
         """Everything taken is out, and nobody else is in this cell: swap."""
         for node, (received, emitted, busy_seconds) in zip(self.nodes, self._counts(), strict=True):
             counters = self.counters[node.name]
@@ -104,6 +160,7 @@ class ChainCell(FunctionCell):
         self._use(parts[:at])
         rest._use(parts[at:])
         self.run.add(rest)
+        return rest
 
     def snapshots(self) -> dict[str, Any]:
         parts = zip(self.nodes, self._chain.parts, strict=True)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.clock import Clock
 from penstock.errors import FlowError, PenstockError
@@ -13,6 +14,8 @@ from penstock.flow.nodes import Graph
 from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.journal import Decision
 from penstock.observe.report import Latency, OperatorReport, Report
+from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
+from penstock.ordering.worklists import HybridQueue, Worklist
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.policies import SchedulingPolicy
@@ -35,6 +38,15 @@ class Settings:
     fuses: bool = True
     port: Callable[[str, int], Port] = Port
     """What makes the queues; tests give it hostile ones."""
+    replicas: int = 1
+    """Of operators that can have some and don't say how many."""
+    has_replicas: bool = True
+    """Whether operators may have replicas at all: on one thread they would bring nothing."""
+    reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
+    reorder_size: int = 256
+    """How many units of an operator with replicas may wait for an earlier one, or be under way."""
+    worklist: Callable[[], Worklist[Any]] = HybridQueue
+    """How the replicas of a keyed operator share out its keys."""
 
 
 class Run:
@@ -59,6 +71,8 @@ class Run:
         self._on_ready = on_ready
         self._started = clock.now()
         self._lock = threading.Lock()
+        self.changing = threading.RLock()
+        """Held while cells become others: when they are cut, and when one gets replicas."""
         self._remaining = 0
         self._failure: Failed | None = None
         self._crash: BaseException | None = None
@@ -132,6 +146,16 @@ class Run:
             self._remaining += 1
             self.cells = sorted([*self.cells, cell], key=lambda cell: cell.place)
         cell.notify()
+
+    def replace(self, cell: Cell, other: Cell) -> None:
+        """Another cell takes the place of one that nobody runs."""
+        with self._lock:
+            self.cells = [other if one is cell else one for one in self.cells]
+        other.notify()
+
+    def runnable(self) -> list[Cell]:
+        """Everything that workers run: cells, and the replicas of teams."""
+        return [one for cell in self.cells for one in (cell, *cell.members)]
 
     def place_after(self, cell: Cell) -> float:
         """A rank between a cell's and the next one's."""

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
-_HELP_SECONDS = 0.002
-"""Four times the interval at which threads take the GIL from each other: help with less costs more than it brings."""
-
-
 class Point(Enum):
     """What a worker is about to do."""
 
@@ -65,7 +61,7 @@ class Worker:
                 if cell.has_given_all or cell.flush():
                     yield Point.TAKE
                     if not cell.is_failed and cell.take():
-                        if cell.usual_seconds > _HELP_SECONDS and not run.scheduler.is_empty:
+                        if cell.usual_seconds > cell.help_seconds and not run.scheduler.is_empty:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
@@ -81,6 +77,8 @@ class Worker:
             except Failed as failure:
                 run.fail(cell, failure)
                 cell.flush()
+            except GeneratorExit:
+                raise  # the run is over, and nobody goes on with this
             except BaseException as error:
                 run.crash(cell, error)
             yield Point.RELEASE

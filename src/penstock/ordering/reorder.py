@@ -1,0 +1,158 @@
+"""The only things that restore order: units go in as they are done, and come out by their serial numbers.
+
+A unit is everything that a chunk of tuples has caused. Whoever adds one sends what is ready, unless somebody else is
+doing so at this moment; nobody waits. From "Scaling Ordered Stream Processing on Shared-Memory Multicores", figures 2
+and 4.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Any, Protocol
+
+_EMPTY: Any = object()
+
+
+class Outlet(Protocol):
+    """Where units go."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether `send` would refuse. Who clears it calls `send_pending` afterwards."""
+        ...
+
+    def send(self, unit: Any) -> bool:
+        """Send a unit on, or the rest of it; `False` if there is no room: the same unit comes again."""
+        ...
+
+
+class ReorderBuffer(ABC):
+    """Holds units back until it is their turn."""
+
+    def __init__(self, size: int, outlet: Outlet) -> None:
+        self.size = size
+        self.next = 0
+        """How many units have been sent on: the serial number of the next one."""
+        self._outlet = outlet
+
+    @abstractmethod
+    def try_add(self, serial: int, unit: Any) -> bool:
+        """Take a unit in; `False` if it is too far ahead of the next one."""
+
+    @abstractmethod
+    def send_pending(self) -> None:
+        """Send on what is ready."""
+
+    @abstractmethod
+    def waiting(self) -> int:
+        """How many units are here; by and large, while others add some."""
+
+    def add(self, serial: int, unit: Any) -> bool:
+        """Take a unit in, and send on what is ready."""
+        added = self.try_add(serial, unit)
+        self.send_pending()
+        return added
+
+
+class Ring(ReorderBuffer):
+    """The non-blocking one: a ring of slots, and a flag that only one sender can have.
+
+    >>> class Printed:
+    ...     is_blocked = False
+    ...     def send(self, unit):
+    ...         print(unit)
+    ...         return True
+    >>> ring = Ring(4, Printed())
+    >>> ring.add(1, "second")
+    True
+    >>> ring.add(4, "too far ahead")
+    False
+    >>> ring.add(0, "first")
+    first
+    second
+    True
+    """
+
+    def __init__(self, size: int, outlet: Outlet) -> None:
+        super().__init__(size, outlet)
+        self._slots = [_EMPTY] * size
+        self._flag = threading.Lock()
+
+    def try_add(self, serial: int, unit: Any) -> bool:
+        if not self.next <= serial < self.next + self.size:
+            return False
+        self._slots[serial % self.size] = unit
+        return True
+
+    def send_pending(self) -> None:
+        # Whoever fails to get the flag has added a unit before; who holds it looks again after letting it go.
+        while self._is_ready() and self._flag.acquire(blocking=False):
+            try:
+                while self._is_ready():
+                    place = self.next % self.size
+                    if not self._outlet.send(self._slots[place]):
+                        break
+                    self._slots[place] = _EMPTY
+                    self.next += 1
+            finally:
+                self._flag.release()
+
+    def _is_ready(self) -> bool:
+        return self._slots[self.next % self.size] is not _EMPTY and not self._outlet.is_blocked
+
+    def waiting(self) -> int:
+        return sum(slot is not _EMPTY for slot in self._slots)
+
+
+class LockedBuffer(ReorderBuffer):
+    """The lock-based one, for comparison: who adds a unit waits for whoever is sending."""
+
+    def __init__(self, size: int, outlet: Outlet) -> None:
+        super().__init__(size, outlet)
+        self._units: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def try_add(self, serial: int, unit: Any) -> bool:
+        with self._lock:
+            if not self.next <= serial < self.next + self.size:
+                return False
+            self._units[serial] = unit
+            return True
+
+    def send_pending(self) -> None:
+        with self._lock:
+            while self.next in self._units and not self._outlet.is_blocked:
+                if not self._outlet.send(self._units[self.next]):
+                    break
+                del self._units[self.next]
+                self.next += 1
+
+    def waiting(self) -> int:
+        return len(self._units)
+
+
+class Unordered(ReorderBuffer):
+    """No order at all, where a user gives it up: units are sent on as they come."""
+
+    def __init__(self, size: int, outlet: Outlet) -> None:
+        super().__init__(size, outlet)
+        self._units: deque[Any] = deque()
+        self._flag = threading.Lock()
+
+    def try_add(self, serial: int, unit: Any) -> bool:
+        self._units.append(unit)
+        return True
+
+    def send_pending(self) -> None:
+        while self._units and not self._outlet.is_blocked and self._flag.acquire(blocking=False):
+            try:
+                while self._units and self._outlet.send(self._units[0]):
+                    self._units.popleft()
+                    self.next += 1
+            finally:
+                self._flag.release()
+
+    def waiting(self) -> int:
+        return len(self._units)

@@ -1,0 +1,163 @@
+"""Who may work on which bucket of keys: the tuples of a bucket are worked on in order, by one worker at a time.
+
+From "Scaling Ordered Stream Processing on Shared-Memory Multicores", section 4; not by tuple, but by what a chunk
+holds for a bucket.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+
+class Part(Protocol):
+    """What one unit holds for one bucket."""
+
+    @property
+    def serial(self) -> int: ...
+
+    @property
+    def bucket(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+
+P = TypeVar("P", bound=Part)
+
+
+class Worklist(ABC, Generic[P]):
+    """Parts by bucket; each method is one short critical section."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[int, deque[P]] = defaultdict(deque)
+        self._held: set[int] = set()
+
+    def add(self, parts: Iterable[P]) -> None:
+        """Take in the parts of a unit; units come in the order of their serial numbers."""
+        with self._lock:
+            for part in parts:
+                queue = self._queues[part.bucket]
+                queue.append(part)
+                self._added(part, is_first=len(queue) == 1 and part.bucket not in self._held)
+
+    def take(self, most: int, worker: int, workers: int) -> list[P]:
+        """Parts of about so many tuples, whose buckets are then held; `worker` is one of `workers`."""
+        taken: list[P] = []
+        with self._lock:
+            while most > 0 and (bucket := self._next_bucket(worker, workers)) is not None:
+                self._held.add(bucket)
+                queue = self._queues[bucket]
+                while queue and most > 0:
+                    taken.append(queue.popleft())
+                    most -= len(taken[-1])
+        return taken
+
+    def done(self, parts: Iterable[P]) -> None:
+        """They have been worked on: let go of their buckets."""
+        with self._lock:
+            for bucket in {part.bucket for part in parts}:
+                self._held.discard(bucket)
+                if self._queues[bucket]:
+                    self._released(self._queues[bucket][0])
+
+    @abstractmethod
+    def has_work(self, worker: int, workers: int) -> bool:
+        """Whether `take` would find something."""
+
+    @abstractmethod
+    def _added(self, part: P, is_first: bool) -> None:
+        """A part is new; the first of a bucket that nobody holds."""
+
+    @abstractmethod
+    def _released(self, part: P) -> None:
+        """A bucket is free again, and this is its next part."""
+
+    @abstractmethod
+    def _next_bucket(self, worker: int, workers: int) -> int | None:
+        """A free bucket with parts, no longer on offer."""
+
+
+class HybridQueue(Worklist[P]):
+    """The free buckets, the one with the oldest part first: a hot bucket keeps nobody from the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._free: list[tuple[int, int]] = []
+
+    def has_work(self, worker: int, workers: int) -> bool:
+        return bool(self._free)
+
+    def _added(self, part: P, is_first: bool) -> None:
+        if is_first:
+            heapq.heappush(self._free, (part.serial, part.bucket))
+
+    def _released(self, part: P) -> None:
+        heapq.heappush(self._free, (part.serial, part.bucket))
+
+    def _next_bucket(self, worker: int, workers: int) -> int | None:
+        return heapq.heappop(self._free)[1] if self._free else None
+
+
+class SharedQueue(Worklist[P]):
+    """One queue of all parts, for comparison: while the bucket of the first is held, nobody gets anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: deque[P] = deque()
+
+    def has_work(self, worker: int, workers: int) -> bool:
+        order = self._order
+        try:
+            return order[0].bucket not in self._held
+        except IndexError:
+            return False
+
+    def take(self, most: int, worker: int, workers: int) -> list[P]:
+        taken: list[P] = []
+        with self._lock:
+            while most > 0 and (bucket := self._next_bucket(worker, workers)) is not None:
+                self._held.add(bucket)
+                taken.append(self._queues[bucket].popleft())
+                most -= len(taken[-1])
+        return taken
+
+    def _added(self, part: P, is_first: bool) -> None:
+        self._order.append(part)
+
+    def _released(self, part: P) -> None:
+        """Its place is where it came in."""
+
+    def _next_bucket(self, worker: int, workers: int) -> int | None:
+        if not self._order or self._order[0].bucket in self._held:
+            return None
+        return self._order.popleft().bucket
+
+
+class PartitionedQueue(Worklist[P]):
+    """Each worker has its own buckets, for comparison: nobody takes the work of another one."""
+
+    def has_work(self, worker: int, workers: int) -> bool:
+        with self._lock:
+            return self._oldest(worker, workers) is not None
+
+    def _added(self, part: P, is_first: bool) -> None:
+        """Its bucket says whose it is."""
+
+    def _released(self, part: P) -> None:
+        """It stays whose it was."""
+
+    def _next_bucket(self, worker: int, workers: int) -> int | None:
+        return self._oldest(worker, workers)
+
+    def _oldest(self, worker: int, workers: int) -> int | None:
+        mine = [
+            (queue[0].serial, bucket)
+            for bucket, queue in self._queues.items()
+            if queue and bucket % workers == worker and bucket not in self._held
+        ]
+        return min(mine)[1] if mine else None

@@ -1,0 +1,287 @@
+"""Several workers in one operator, output in order: a team, its replicas, and the units that they pass on.
+
+The team is what others see: the reader of its input, the writer of its outputs. A replica takes a chunk together with
+its serial number, works on it in private, and puts all that came of it into the team's reorder buffer. Whoever does so
+sends on what is ready. Nobody waits: who finds no room downstream leaves the rest to the team, which is notified.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.nodes import Node
+from penstock.observe.report import Held, OperatorReport
+from penstock.ordering.reorder import ReorderBuffer, Unordered
+from penstock.runtime.cells import Cell, Failed
+from penstock.runtime.function_cells import BatchCell, ChainCell
+from penstock.runtime.ports import Port
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+
+class Unit:
+    """A chunk of tuples with its serial number, and what has come of it."""
+
+    __slots__ = ("born", "error", "given", "replica", "serial", "since", "values")
+
+    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
+        self.serial = serial
+        self.values = values
+        self.born = born
+        self.replica = replica
+        """Who has taken it, and when."""
+        self.since = since
+        self.given: list[tuple[int, list[Any], float]] = []
+        """What is to be sent, by output port; what has been sent is taken off the front."""
+        self.error: Failed | None = None
+        """It ends here: what was given before is let out, and nothing after it."""
+
+
+class Replica(Cell):
+    """One of the workers' places in a team; a mixin before the kind of cell that does the work."""
+
+    team: Team
+    number = 0
+    is_retired = False
+    _unit: Unit | None = None
+    _values: list[Any]
+    _born: float
+    help_seconds = 0.0001  # it is there to be helped
+
+    def _attach(self, inputs: Sequence[Port]) -> None:
+        """The team is who reads them."""
+
+    @property
+    def has_given_all(self) -> bool:
+        return self._unit is None
+
+    @property
+    def is_source(self) -> bool:
+        return False
+
+    def take(self) -> bool:
+        unit = None if self.is_retired else self.team.next_unit(self)
+        if unit is None:
+            return False
+        self._unit, self._values, self._born = unit, unit.values, unit.born
+        return True
+
+    def process(self) -> None:
+        try:
+            super().process()  # type: ignore[safe-super]
+        except Failed as failed:
+            assert self._unit is not None
+            self._unit.error = failed
+
+    def give(self, port: int, values: list[Any], born: float) -> None:
+        if values:
+            assert self._unit is not None
+            self._unit.given.append((port, values, born))
+
+    def flush(self) -> bool:
+        unit, self._unit = self._unit, None
+        if unit is not None:
+            self.team.finished(unit)
+        return True
+
+    def hand_over(self) -> Cell | None:
+        return None
+
+    def has_more(self) -> bool:
+        return not self.is_retired and self.team.has_work(self)
+
+    def release(self, has_more: bool) -> None:
+        super().release(has_more)
+        # Who brings work wakes one that is idle, if there is one; so who has just become idle looks again.
+        if self.has_more():
+            self.notify()
+
+
+class ChainReplica(Replica, ChainCell):
+    """Runs a function."""
+
+
+class BatchReplica(Replica, BatchCell):
+    """Runs a function of lists or record batches."""
+
+
+class Team(Cell):
+    """An operator with several replicas."""
+
+    _unit_type = Unit
+
+    def __init__(
+        self,
+        run: Run,
+        place: float,
+        node: Node,
+        port: Port,
+        make_replica: Callable[[Team], Replica],
+        buffer: Callable[[int, Any], ReorderBuffer],
+    ) -> None:
+        super().__init__(run, place, [node], [port])
+        self._port = port
+        self._make_replica = make_replica
+        self.buffer = (buffer if node.ordered else Unordered)(run.settings.reorder_size, self)
+        self._admission = threading.Lock()
+        self._taken = 0
+        """Units so far."""
+        self._was_refused = False
+        self._replicas: list[Replica] = []
+        self._retired: list[Replica] = []
+        self._in_flight: dict[int, Unit] = {}
+        self.earlier: Mapping[str, OperatorReport] = {}
+        """What the operator has done before it became a team."""
+
+    # Replicas
+
+    @property
+    def members(self) -> Sequence[Replica]:
+        return (*self._replicas, *self._retired)
+
+    def set_replicas(self, count: int) -> None:
+        """More of them at once; fewer as those who leave are through with what they have."""
+        replicas = list(self._replicas)
+        for replica in replicas[count:]:
+            replica.is_retired = True
+            self._retired.append(replica)
+        del replicas[count:]
+        while len(replicas) < count:
+            replica = self._make_replica(self)
+            replica.team, replica.number = self, len(replicas)
+            replica.depth = self.depth
+            replicas.append(replica)
+        self._replicas = replicas
+        self.wake_one()
+
+    def wake_one(self) -> None:
+        """Let an idle replica look for work, if there is any for it."""
+        for replica in self._replicas:
+            if replica.is_idle and replica.has_more():
+                replica.notify()
+                return
+
+    def notify(self) -> None:
+        if self.blocked_on is not None or self.is_over or self._port.closed:
+            super().notify()
+        self.wake_one()
+
+    @property
+    def is_at_rest(self) -> bool:
+        return super().is_at_rest and all(replica.is_at_rest for replica in self.members)
+
+    # What replicas ask for
+
+    def next_unit(self, replica: Replica) -> Unit | None:
+        """A chunk and its serial number, in one step; nothing while too many units wait for an earlier one."""
+        with self._admission:
+            if self.is_failed or not self._may_take():
+                return None
+            values, born = self._port.take(replica.budget(len(self._port)))
+            if not values:
+                return None
+            unit = self._unit_type(self._taken, values, born, replica.number, self.run.clock.now())
+            self._in_flight[unit.serial] = unit
+            self._taken += 1
+        if len(self._port):
+            self.wake_one()
+        return unit
+
+    def has_work(self, replica: Replica) -> bool:
+        return bool(len(self._port)) and not self.is_failed and self._is_admitted()
+
+    def finished(self, unit: Unit) -> None:
+        """Everything has come of a unit: send it on, and what was waiting for it."""
+        del self._in_flight[unit.serial]
+        self.buffer.add(unit.serial, unit)
+        if self._was_refused and self._is_admitted():
+            self._was_refused = False
+            self.wake_one()
+        if self._port.closed:
+            super().notify()
+
+    def _is_admitted(self) -> bool:
+        return self._taken < self.buffer.next + self.buffer.size
+
+    def _may_take(self) -> bool:
+        if self._is_admitted():
+            return True
+        self._was_refused = True
+        return self._is_admitted()  # again, for who has sent something meanwhile and did not see it
+
+    # Sending
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.blocked_on is not None or self.is_failed
+
+    def send(self, unit: Unit) -> bool:
+        """Called by one at a time, in the order of units."""
+        for port, values, born in unit.given:
+            self._outbox += [(target, values, born) for target in self.outputs[port]]
+        unit.given = []
+        while full := self._offered():
+            # Before it is registered: who makes room clears it, and then somebody looks again.
+            self._begin_to_wait(full[0])
+            if all(target.await_room(self) for target in full):
+                return False
+            self._end_waiting()
+        if unit.error is not None:
+            self.run.fail(self, unit.error)
+            return False
+        return True
+
+    # What the team itself is scheduled for: there is room again, or there is nothing more to come
+
+    @property
+    def has_given_all(self) -> bool:
+        return True  # what has not been sent is the sender's, who may be any replica
+
+    def take(self) -> bool:
+        self._end_waiting()
+        self.buffer.send_pending()
+        if self._was_refused and self._is_admitted():
+            self._was_refused = False
+        self.wake_one()
+        self.is_over = self.is_over or self._is_through()
+        return False
+
+    def process(self) -> None:
+        raise AssertionError("replicas do the work")
+
+    def has_more(self) -> bool:
+        return False
+
+    def _is_through(self) -> bool:
+        closed = self._port.closed
+        with self._admission:
+            return closed and not len(self._port) and self.buffer.next == self._taken
+
+    # Watching
+
+    def reports(self) -> dict[str, OperatorReport]:
+        name = self.name
+        done = [replica.reports()[name] for replica in self.members]
+        done += [report for report in [self.earlier.get(name)] if report is not None]
+        report = replace(
+            super().reports()[name],
+            received=sum(one.received for one in done),
+            emitted=sum(one.emitted for one in done),
+            busy_seconds=sum(one.busy_seconds for one in done),
+            failed=sum(one.failed for one in done),
+            replicas=len(self._replicas),
+            held=self._held(),
+        )
+        return {name: report}
+
+    def _held(self) -> Held | None:
+        """Which unit the others are waiting for."""
+        waiting = self.buffer.waiting()
+        unit = self._in_flight.get(self.buffer.next)
+        if not waiting or unit is None:
+            return None
+        return Held(unit.serial, self.run.clock.now() - unit.since, waiting, unit.replica)

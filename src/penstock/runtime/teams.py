@@ -1,0 +1,78 @@
+"""Which operators can have several replicas, and how their teams are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import FlowError
+from penstock.flow.nodes import Applies, Node, Remembers
+from penstock.operators.functions import Form
+from penstock.runtime.function_cells import FunctionCell
+from penstock.runtime.keyed_team import KeyedReplica, KeyedTeam
+from penstock.runtime.ports import Port
+from penstock.runtime.team import BatchReplica, ChainReplica, Replica, Team
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+
+def why_alone(node: Node) -> str | None:
+    """Why an operator can't have replicas; `None` if it can."""
+    match node.kind:
+        case Applies(form=Form.ASYNC):
+            return "it awaits several tuples at once by itself: see its concurrency="
+        case Applies(form=Form.INSPECT):
+            return "it is called for its effects, which come in the order of tuples"
+        case Applies():
+            return None
+        case Remembers(key=None):
+            return "it sees all tuples in one sequence"
+        case Remembers(ttl=ttl) if ttl is not None:
+            return "what it forgets depends on the tuples of all keys"
+        case Remembers():
+            return None
+    return "it is neither a stateless nor a keyed function"
+
+
+def checked_team(flow: str, node: Node) -> None:
+    """`FlowError` for an operator that can't have replicas."""
+    if (reason := why_alone(node)) is not None:
+        raise FlowError(f"flow {flow!r}: {node.name!r} ({node.where}) has one replica: {reason}")
+
+
+def rescale(run: Run, name: str, replicas: int) -> None:
+    """Change the number of an operator's replicas, from its next chunk on."""
+    with run.changing:
+        cell = run.cell_of(name)
+        node = next(node for node in cell.nodes if node.name == name)
+        if isinstance(cell, Team):
+            cell.set_replicas(replicas)
+            return
+        checked_team(run.flow, node)
+        if replicas > 1:
+            assert isinstance(cell, FunctionCell)
+            cell.succeed(node, lambda old: _successor(run, old, node, replicas))
+
+
+def _successor(run: Run, old: FunctionCell, node: Node, replicas: int) -> Team:
+    (port,) = old.inputs
+    team = make_team(run, old.place, node, port, replicas)
+    team.earlier = old.reports()
+    team.restore(old.snapshots())
+    return team
+
+
+def make_team(run: Run, place: float, node: Node, port: Port, replicas: int) -> Team:
+    settings = run.settings
+    team: Team
+    if isinstance(node.kind, Remembers):
+
+        def made(_: Team) -> Replica:
+            return KeyedReplica(run, place, [node], port)
+
+        team = KeyedTeam(run, place, node, port, made, settings.reorder, settings.worklist)
+    else:
+        kind = BatchReplica if node.kind.form in (Form.BATCH, Form.ARROW) else ChainReplica  # type: ignore[union-attr]
+        team = Team(run, place, node, port, lambda _: kind(run, place, [node], port), settings.reorder)
+    team.set_replicas(replicas)
+    return team
