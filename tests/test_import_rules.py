@@ -32,7 +32,7 @@ ROOMS = {
 }
 ONLY_IN = {
     "pyspark": ("engines/spark/", "connectors/spark.py", "connectors/spark_session.py"),
-    "threading": ("runtime/",),
+    "threading": ("runtime/", "ordering/"),
     "time": ("clock.py",),
 }
 

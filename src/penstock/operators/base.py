@@ -35,6 +35,11 @@ class Operator:
     """Control inputs: the only legal way back in a cycle."""
     kind: ClassVar[LoopKind] = "sequential"
 
+    @classmethod
+    def has_a_say_at_the_ends(cls) -> bool:
+        """Whether it defines `start` or `finish`."""
+        return any(getattr(cls, hook) is not getattr(Operator, hook) for hook in ("start", "finish"))
+
     async def process(self, ctx: LoopContext) -> None:
         """The driver loop: wait for tuples, pop them, emit; return when there is nothing more to do."""
         raise NotImplementedError

@@ -8,7 +8,6 @@ from enum import Enum
 from functools import cached_property
 
 from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reader, Reads, Remembers, Waits, Writes
-from penstock.operators.base import Operator
 from penstock.operators.functions import Form
 
 _MOST_IN_LINE = 8  # each may be a loop in a loop, and Python nests no more than twenty blocks
@@ -110,10 +109,7 @@ def runs_anywhere(node: Node) -> bool:
         case Applies() | Writes():
             return True
         case Loops(operator=operator):
-            has_a_say_at_the_ends = any(
-                getattr(type(operator), hook) is not getattr(Operator, hook) for hook in ("start", "finish")
-            )
-            return operator.kind == "stateless" and len(node.inputs) == 1 and not has_a_say_at_the_ends
+            return operator.kind == "stateless" and len(node.inputs) == 1 and not operator.has_a_say_at_the_ends()
     return False
 
 

@@ -85,14 +85,20 @@ def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]], set
 
 def replicas_of(node: Node, settings: Settings) -> int:
     """How many replicas an operator begins with."""
-    if not settings.has_replicas or why_alone(node) is not None:
-        return 1
-    return node.replicas or settings.replicas
+    return (node.replicas or settings.replicas) if _can_have_replicas(node, settings) else 1
+
+
+def _can_have_replicas(node: Node, settings: Settings) -> bool:
+    # Arrivals are recorded of one loop, and repeated by one.
+    is_recorded = settings.record_arrivals and isinstance(node.kind, Loops)
+    return settings.has_replicas and not is_recorded and why_alone(node) is None
 
 
 def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
     node = group[0]
-    if (replicas := replicas_of(node, run.settings)) > 1:
+    replicas = replicas_of(node, run.settings)
+    # A loop can't become another cell's on the way, so one that may get replicas is a team from the start.
+    if replicas > 1 or (isinstance(node.kind, Loops) and _can_have_replicas(node, run.settings)):
         return make_team(run, place, node, ports[0], replicas)
     match node.kind:
         case Reads(source=Inlet()):

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.flow.nodes import Node, Remembers
-from penstock.ordering.keys import key_bytes
+from penstock.flow.nodes import Key, Node, Remembers
+from penstock.ordering.keys import firing_order, key_bytes
 from penstock.ordering.reorder import ReorderBuffer
 from penstock.ordering.worklists import Worklist
 from penstock.runtime.cells import Failed
-from penstock.runtime.chain import Chain, changes_number, compile_chain, kept_of, make_part, restore_part
+from penstock.runtime.chain import changes_number, compile_chain, kept_of, make_part, restore_part
 from penstock.runtime.failures import dead_letter
 from penstock.runtime.function_cells import FunctionCell
+from penstock.runtime.keyed_loops import KeyedLoops
 from penstock.runtime.ports import Port
 from penstock.runtime.team import Replica, Team, Unit
 
@@ -31,26 +33,31 @@ BUCKETS = 64
 """Far more than workers, so that a hot key shares its bucket with few others; few enough for parts of many tuples."""
 _MOST_KNOWN_KEYS = 1 << 17
 
-_Placed = tuple[int, Any]
-"""Something that came of a tuple, and that tuple's position in its unit."""
+_Found = dict[int, list[tuple[int, Any]]]
+"""By output port: what came out, and the position in its unit of the tuple that it came of."""
+_Fail = Callable[[int, Any, Exception], None]
+"""Told the position of a tuple, the tuple and what happened; raises `Ended` if that ends the flow."""
+
+
+class Ended(Exception):
+    """Unwinds the work on a part after a tuple that ends the flow."""
 
 
 class KeyedUnit(Unit):
     """A unit that several replicas work on."""
 
-    __slots__ = ("dead", "error_at", "found", "parts")
+    __slots__ = ("error_at", "found", "parts")
 
     def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
         super().__init__(serial, values, born, replica, since)
         self.parts = 0
         """How many of its parts are not done."""
-        self.found: list[_Placed] = []
-        self.dead: list[_Placed] = []
+        self.found: _Found = defaultdict(list)
         self.error_at = len(values)
 
-    def merge(self, dead_letter_port: int) -> None:
+    def merge(self) -> None:
         """All parts are done: what came of them in the order of tuples, up to the first that ends it all."""
-        for port, placed in (0, self.found), (dead_letter_port, self.dead):
+        for port, placed in self.found.items():
             values = [value for at, value in sorted(placed, key=itemgetter(0)) if at < self.error_at]
             if values:
                 self.given.append((port, values, self.born))
@@ -59,15 +66,14 @@ class KeyedUnit(Unit):
 class Part:
     """What a unit holds for one bucket, and what came of it."""
 
-    __slots__ = ("bucket", "dead", "error", "found", "positions", "unit", "values")
+    __slots__ = ("bucket", "error", "found", "positions", "unit", "values")
 
     def __init__(self, unit: KeyedUnit, bucket: int) -> None:
         self.unit = unit
         self.bucket = bucket
         self.positions: list[int] = []
         self.values: list[Any] = []
-        self.found: list[_Placed] = []
-        self.dead: list[_Placed] = []
+        self.found: _Found = {}
         self.error: tuple[int, Failed] | None = None
 
     @property
@@ -76,6 +82,89 @@ class Part:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+class Bucket(Protocol):
+    """The states of some keys; used by one replica at a time."""
+
+    def run(self, part: Part, fail: _Fail) -> None:
+        """Work on a part: what comes out goes into its `found`."""
+        ...
+
+    def snapshot(self) -> Mapping[Any, Any]:
+        """The states of its keys, as the operator's own cell would keep them."""
+        ...
+
+    def restore(self, kept: Mapping[Any, Any]) -> None: ...
+
+
+class FunctionBucket:
+    """A keyed function over its share of the states."""
+
+    def __init__(self, run: Run, node: Node) -> None:
+        is_numbered = changes_number(node) or node.on_error != "fail"
+        self._chain = compile_chain([node], [make_part(node, run.clock.now)], is_numbered)
+
+    def run(self, part: Part, fail: _Fail) -> None:
+        found: list[Any] = []
+        numbers: list[int] = []
+        positions = part.positions
+
+        def failed(_step: int, value: Any, error: Exception, number: int | None = None) -> None:
+            fail(positions[len(found) if number is None else number], value, error)
+
+        try:
+            self._chain.whole(part.values, [found, numbers] if self._chain.is_numbered else [found], failed, [0])
+        finally:
+            if self._chain.is_numbered:
+                placed = [(positions[number], value) for number, value in zip(numbers, found, strict=True)]
+            else:  # each has given one, up to the one that ended it
+                placed = list(zip(positions, found, strict=False))
+            part.found.setdefault(0, []).extend(placed)
+
+    def snapshot(self) -> Mapping[Any, Any]:
+        kept: Mapping[Any, Any] = kept_of(self._chain.parts[0])
+        return kept
+
+    def restore(self, kept: Mapping[Any, Any]) -> None:
+        restore_part(self._chain.parts[0], kept)
+
+
+class LoopBucket:
+    """A keyed driver loop: the loops of its keys."""
+
+    def __init__(self, run: Run, node: Node) -> None:
+        self._fail: _Fail
+        self.loops = KeyedLoops(node, self._failed, is_stopping=lambda: run.is_stopping)
+
+    def run(self, part: Part, fail: _Fail) -> None:
+        self._fail = fail
+        try:
+            for position, value in zip(part.positions, part.values, strict=True):
+                self.loops.because = position
+                self.loops.arrive(0, value)
+        finally:
+            for port, found in self.loops.take_found().items():
+                part.found.setdefault(port, []).extend(found)
+
+    def end(self, identity: bytes, at: int, part: Part, fail: _Fail) -> None:
+        """The last words of a key, which is the so-many-th to say them."""
+        self._fail = lambda _, value, error: fail(at, value, error)
+        try:
+            self.loops.end(0, identity)
+        finally:
+            for port, found in self.loops.take_found().items():
+                part.found.setdefault(port, []).extend((at, value) for _, value in found)
+
+    def _failed(self, value: Any, error: Exception) -> None:
+        self._fail(self.loops.because, value, error)
+
+    def snapshot(self) -> Mapping[Any, Any]:
+        return self.loops.snapshots()
+
+    def restore(self, kept: Mapping[Any, Any]) -> None:
+        for identity, (key, snapshot) in kept.items():
+            self.loops.add(identity, key).restore(snapshot)
 
 
 class KeyedReplica(Replica, FunctionCell):
@@ -96,38 +185,30 @@ class KeyedReplica(Replica, FunctionCell):
         return bool(self._parts)
 
     def process(self) -> None:
-        counters = self.counters[self.name]
+        (node,) = self.nodes
+        counters = self.counters[node.name]
         self.processed = sum(map(len, self._parts))
         counters.received += self.processed
         for part in self._parts:
-            self._work_on(part)
-            counters.emitted += len(part.found)
+            with suppress(Ended):
+                self.team.work_on(part, self.failing(part))
+            counters.emitted += sum(len(found) for port, found in part.found.items() if port < node.outputs)
 
-    def _work_on(self, part: Part) -> None:
-        chain = self.team.chain(part.bucket)
-        found: list[Any] = []
-        numbers: list[int] = []
+    def failing(self, part: Part) -> _Fail:
+        """What to do about tuples of a part that fail."""
 
-        def fail(_step: int, value: Any, error: Exception, number: int | None = None) -> None:
-            self._fail(part, part.positions[len(found) if number is None else number], value, error)
+        def fail(position: int, value: Any, error: Exception) -> None:
+            (node,) = self.nodes
+            try:
+                self.failed(node, value, error, part.unit.born)
+            except Failed as failed:
+                part.error = (position, failed)
+                raise Ended from None
+            if node.on_error == "dead-letter":
+                letters = part.found.setdefault(self.dead_letter_port(node), [])
+                letters.append((position, dead_letter(node, value, error)))
 
-        with suppress(_Ended):
-            chain.whole(part.values, [found, numbers] if chain.is_numbered else [found], fail, [0])
-        if chain.is_numbered:
-            positions = part.positions
-            part.found = [(positions[number], value) for number, value in zip(numbers, found, strict=True)]
-        else:  # each has given one, up to the one that ended it
-            part.found = list(zip(part.positions, found, strict=False))
-
-    def _fail(self, part: Part, position: int, value: Any, error: Exception) -> None:
-        (node,) = self.nodes
-        try:
-            self.failed(node, value, error, part.unit.born)
-        except Failed as failed:
-            part.error = (position, failed)
-            raise _Ended from None
-        if node.on_error == "dead-letter":
-            part.dead.append((position, dead_letter(node, value, error)))
+        return fail
 
     def give_dead_letter(self, node: Node, value: Any, error: Exception, born: float) -> None:
         """It has a position, and goes with its part."""
@@ -137,10 +218,6 @@ class KeyedReplica(Replica, FunctionCell):
         if parts:
             self.team.done(parts)
         return True
-
-
-class _Ended(Exception):
-    """Unwinds a loop after a tuple that ends the flow."""
 
 
 class KeyedTeam(Team):
@@ -157,35 +234,26 @@ class KeyedTeam(Team):
         make_replica: Callable[[Team], Replica],
         buffer: Callable[[int, Any], ReorderBuffer],
         worklist: Callable[[], Worklist[Part]],
+        key: Key,
     ) -> None:
         super().__init__(run, place, node, port, make_replica, buffer)
-        assert isinstance(node.kind, Remembers)
-        assert node.kind.key is not None
-        self._key = node.kind.key.fn
-        self._is_numbered = changes_number(node) or node.on_error != "fail"
+        self._key = key.fn
         self._worklist = worklist()
         self._splitting = threading.Lock()
         self._merging = threading.Lock()
         self._bucket_of: dict[Any, int] = {}
-        self._chains: dict[int, Chain] = {}
+        self._buckets: dict[int, Bucket] = {}
+        self._make_bucket = FunctionBucket if isinstance(node.kind, Remembers) else LoopBucket
 
-    def chain(self, bucket: int) -> Chain:
-        """The loop over a bucket's states; asked for by who holds the bucket."""
-        chain = self._chains.get(bucket)
-        if chain is None:
-            parts = [make_part(self.nodes[0], self.run.clock.now)]
-            chain = self._chains[bucket] = compile_chain(self.nodes, parts, self._is_numbered)
-        return chain
+    def bucket(self, number: int) -> Bucket:
+        """Asked for by who holds the bucket."""
+        found = self._buckets.get(number)
+        if found is None:
+            found = self._buckets[number] = self._make_bucket(self.run, self.nodes[0])
+        return found
 
-    def snapshots(self) -> dict[str, Any]:
-        states: dict[Any, Any] = {}
-        for chain in self._chains.values():
-            states |= kept_of(chain.parts[0])
-        return {self.name: states}
-
-    def restore(self, kept: Any) -> None:
-        for key, state in kept.get(self.name, {}).items():
-            restore_part(self.chain(_bucket_of(key)).parts[0], {key: state})
+    def work_on(self, part: Part, fail: _Fail) -> None:
+        self.bucket(part.bucket).run(part, fail)
 
     # What replicas ask for
 
@@ -209,14 +277,14 @@ class KeyedTeam(Team):
         for part in parts:
             unit = part.unit
             with self._merging:
-                unit.found += part.found
-                unit.dead += part.dead
+                for port, found in part.found.items():
+                    unit.found[port] += found
                 if part.error is not None and part.error[0] < unit.error_at:
                     unit.error_at, unit.error = part.error
                 unit.parts -= 1
                 is_done = not unit.parts
             if is_done:
-                unit.merge(self.dead_letter_port(self.nodes[0]))
+                unit.merge()
                 self.finished(unit)
         self._worklist.done(parts)
         self.wake_one()
@@ -244,7 +312,7 @@ class KeyedTeam(Team):
             try:
                 bucket = known[key(value)]
             except Exception:
-                bucket = self._bucket(value)
+                bucket = self._bucket_of_new(value)
             part = parts.get(bucket)
             if part is None:
                 part = parts[bucket] = Part(unit, bucket)
@@ -252,11 +320,11 @@ class KeyedTeam(Team):
             part.values.append(value)
         return list(parts.values())
 
-    def _bucket(self, value: Any) -> int:
+    def _bucket_of_new(self, value: Any) -> int:
         """Of a key that is new; what has none goes to the first, where its function fails on it."""
         try:
             key = self._key(value)
-            bucket = _bucket_of(key)
+            bucket = _bucket_of(key_bytes(key))
         except Exception:
             return 0
         if len(self._bucket_of) >= _MOST_KNOWN_KEYS:
@@ -265,5 +333,65 @@ class KeyedTeam(Team):
         return bucket
 
 
-def _bucket_of(key: Any) -> int:
-    return zlib.crc32(key_bytes(key)) % BUCKETS
+class KeyedFunctionTeam(KeyedTeam):
+    """A keyed function with several replicas."""
+
+    def snapshots(self) -> dict[str, Any]:
+        return {
+            self.name: {key: state for bucket in self._buckets.values() for key, state in bucket.snapshot().items()}
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        for key, state in kept.get(self.name, {}).items():
+            self.bucket(_bucket_of(key_bytes(key))).restore({key: state})
+
+
+class KeyedLoopTeam(KeyedTeam):
+    """A keyed driver loop with several replicas."""
+
+    def snapshots(self) -> dict[str, Any]:
+        loops = {identity: kept for bucket in self._buckets.values() for identity, kept in bucket.snapshot().items()}
+        return {self.name: (loops, [self._port.take(len(self._port))[0]])}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        loops, (waiting,) = kept.get(self.name, ({}, [[]]))
+        for identity, snapshot in loops.items():
+            self.bucket(_bucket_of(identity)).restore({identity: snapshot})
+        if waiting:
+            self._port.grow(max(self._port.capacity, len(waiting)))
+            self._port.offer(waiting, self.run.clock.now())
+
+    has_last_words = True
+
+    @property
+    def _speaker(self) -> KeyedReplica:
+        replica = self._replicas[0]
+        assert isinstance(replica, KeyedReplica)
+        return replica
+
+    def say_last_words(self, unit: Unit) -> None:
+        """Of all keys, in the order in which they always come."""
+        loops = {
+            identity: bucket
+            for bucket in self._buckets.values()
+            if isinstance(bucket, LoopBucket)
+            for identity in bucket.loops.loops
+        }
+        assert isinstance(unit, KeyedUnit)
+        part = Part(unit, 0)
+        try:
+            for at, identity in enumerate(sorted(loops, key=firing_order)):
+                loops[identity].end(identity, at, part, self._speaker.failing(part))
+        except Ended:
+            assert part.error is not None
+            unit.error_at, unit.error = part.error
+        else:
+            unit.error_at = len(loops)
+        unit.found = part.found
+        unit.merge()
+        counters = self._speaker.counters[self.name]
+        counters.emitted += sum(len(found) for port, found in part.found.items() if port < self.nodes[0].outputs)
+
+
+def _bucket_of(identity: bytes) -> int:
+    return zlib.crc32(identity) % BUCKETS

@@ -17,6 +17,7 @@ from penstock.observe.report import Held, OperatorReport
 from penstock.ordering.reorder import ReorderBuffer, Unordered
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.function_cells import BatchCell, ChainCell
+from penstock.runtime.loop_cell import LoopCell
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Unit:
     """A chunk of tuples with its serial number, and what has come of it."""
 
-    __slots__ = ("born", "error", "given", "replica", "serial", "since", "values")
+    __slots__ = ("born", "error", "given", "is_last", "replica", "serial", "since", "values")
 
     def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
         self.serial = serial
@@ -39,6 +40,8 @@ class Unit:
         """What is to be sent, by output port; what has been sent is taken off the front."""
         self.error: Failed | None = None
         """It ends here: what was given before is let out, and nothing after it."""
+        self.is_last = False
+        """The operator has ended with it, whatever else there is."""
 
 
 class Replica(Cell):
@@ -109,10 +112,42 @@ class BatchReplica(Replica, BatchCell):
     """Runs a function of lists or record batches."""
 
 
+class LoopReplica(Replica, LoopCell):
+    """Runs a stateless driver loop: what it emits between two waits belongs to the tuple that it has taken."""
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        unit = self._unit
+        assert unit is not None
+        (loop,) = self._loops.values()
+        self.processed = len(unit.values)
+        self.counters[node.name].received += self.processed
+        try:
+            self._begin(loop)
+            loop.ports[0].arrive_many(unit.values)
+            self._resume(loop, None)
+        except Failed as failed:
+            unit.error = failed
+        finally:
+            self._hand_over()
+        unit.is_last = loop.is_done
+
+    def end(self, unit: Unit) -> None:
+        """The stream has ended, and one of the replicas says what there is to say."""
+        self._unit = unit
+        (loop,) = self._loops.values()
+        loop.ports[0].ended = True
+        unit.values = []
+        self.process()
+        self._unit = None
+
+
 class Team(Cell):
     """An operator with several replicas."""
 
     _unit_type = Unit
+    has_last_words = False
+    """Whether it may emit something when its input has ended."""
 
     def __init__(
         self,
@@ -134,6 +169,8 @@ class Team(Cell):
         self._replicas: list[Replica] = []
         self._retired: list[Replica] = []
         self._in_flight: dict[int, Unit] = {}
+        self._last: Unit | None = None
+        self._has_spoken = not self.has_last_words
         self.earlier: Mapping[str, OperatorReport] = {}
         """What the operator has done before it became a team."""
 
@@ -154,6 +191,7 @@ class Team(Cell):
             replica = self._make_replica(self)
             replica.team, replica.number = self, len(replicas)
             replica.depth = self.depth
+            replica.open()
             replicas.append(replica)
         self._replicas = replicas
         self.wake_one()
@@ -196,7 +234,7 @@ class Team(Cell):
 
     def finished(self, unit: Unit) -> None:
         """Everything has come of a unit: send it on, and what was waiting for it."""
-        del self._in_flight[unit.serial]
+        self._in_flight.pop(unit.serial, None)
         self.buffer.add(unit.serial, unit)
         if self._was_refused and self._is_admitted():
             self._was_refused = False
@@ -217,7 +255,7 @@ class Team(Cell):
 
     @property
     def is_blocked(self) -> bool:
-        return self.blocked_on is not None or self.is_failed
+        return self.blocked_on is not None or self.is_failed or self.is_over
 
     def send(self, unit: Unit) -> bool:
         """Called by one at a time, in the order of units."""
@@ -233,13 +271,25 @@ class Team(Cell):
         if unit.error is not None:
             self.run.fail(self, unit.error)
             return False
+        if unit.is_last:
+            self.is_over = True
+            super().notify()
         return True
 
     # What the team itself is scheduled for: there is room again, or there is nothing more to come
 
     @property
     def has_given_all(self) -> bool:
-        return True  # what has not been sent is the sender's, who may be any replica
+        return self._last is None  # what else has not been sent is the sender's, who may be any replica
+
+    def flush(self) -> bool:
+        unit, self._last = self._last, None
+        if unit is not None:
+            self.finished(unit)
+        return True
+
+    def hand_over(self) -> Cell | None:
+        return None
 
     def take(self) -> bool:
         self._end_waiting()
@@ -247,11 +297,26 @@ class Team(Cell):
         if self._was_refused and self._is_admitted():
             self._was_refused = False
         self.wake_one()
-        self.is_over = self.is_over or self._is_through()
+        if self._is_through():
+            if not self._has_spoken:
+                return True
+            self.is_over = True
         return False
 
     def process(self) -> None:
-        raise AssertionError("replicas do the work")
+        """Everything is out and nobody works here: the last words."""
+        self._has_spoken = True
+        self.processed = 0
+        self._last = self._unit_type(self._taken, [], self.run.clock.now(), 0, self.run.clock.now())
+        self._taken += 1
+        self.say_last_words(self._last)
+
+    def say_last_words(self, unit: Unit) -> None:
+        """What comes out because the input has ended."""
+
+    def leave(self, has_failed: bool) -> None:
+        for member in self.members:
+            member.leave(has_failed)
 
     def has_more(self) -> bool:
         return False
@@ -285,3 +350,14 @@ class Team(Cell):
         if not waiting or unit is None:
             return None
         return Held(unit.serial, self.run.clock.now() - unit.since, waiting, unit.replica)
+
+
+class LoopTeam(Team):
+    """A stateless driver loop with several replicas."""
+
+    has_last_words = True
+
+    def say_last_words(self, unit: Unit) -> None:
+        replica = self._replicas[0]
+        assert isinstance(replica, LoopReplica)
+        replica.end(unit)

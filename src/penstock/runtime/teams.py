@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.errors import FlowError
-from penstock.flow.nodes import Applies, Node, Remembers
+from penstock.flow.nodes import Applies, Key, Loops, Node, Remembers
 from penstock.operators.functions import Form
 from penstock.runtime.function_cells import FunctionCell
-from penstock.runtime.keyed_team import KeyedReplica, KeyedTeam
+from penstock.runtime.keyed_team import KeyedFunctionTeam, KeyedLoopTeam, KeyedReplica
 from penstock.runtime.ports import Port
-from penstock.runtime.team import BatchReplica, ChainReplica, Replica, Team
+from penstock.runtime.team import BatchReplica, ChainReplica, LoopReplica, LoopTeam, Replica, Team
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -31,7 +32,13 @@ def why_alone(node: Node) -> str | None:
             return "what it forgets depends on the tuples of all keys"
         case Remembers():
             return None
-    return "it is neither a stateless nor a keyed function"
+        case Loops(operator=operator) if operator.kind != "sequential":
+            if len(node.inputs) != 1 or node.controls:
+                return "it does not read just one stream"
+            if operator.kind == "stateless" and operator.has_a_say_at_the_ends():
+                return "its start() and finish() are called once"
+            return None
+    return "it is neither a stateless nor a keyed operator"
 
 
 def checked_team(flow: str, node: Node) -> None:
@@ -63,16 +70,24 @@ def _successor(run: Run, old: FunctionCell, node: Node, replicas: int) -> Team:
 
 
 def make_team(run: Run, place: float, node: Node, port: Port, replicas: int) -> Team:
-    settings = run.settings
-    team: Team
-    if isinstance(node.kind, Remembers):
-
-        def made(_: Team) -> Replica:
-            return KeyedReplica(run, place, [node], port)
-
-        team = KeyedTeam(run, place, node, port, made, settings.reorder, settings.worklist)
-    else:
-        kind = BatchReplica if node.kind.form in (Form.BATCH, Form.ARROW) else ChainReplica  # type: ignore[union-attr]
-        team = Team(run, place, node, port, lambda _: kind(run, place, [node], port), settings.reorder)
+    team = _team(run, place, node, port)
     team.set_replicas(replicas)
     return team
+
+
+def _team(run: Run, place: float, node: Node, port: Port) -> Team:
+    reorder, worklist = run.settings.reorder, run.settings.worklist
+
+    def replica_of(kind: type[BatchReplica | ChainReplica | KeyedReplica]) -> Callable[[Team], Replica]:
+        return lambda _: kind(run, place, [node], port)
+
+    match node.kind:
+        case Remembers(key=Key() as key):
+            return KeyedFunctionTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
+        case Loops(operator=operator, keys=keys) if operator.kind == "keyed":
+            return KeyedLoopTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, keys[0])
+        case Loops():
+            return LoopTeam(run, place, node, port, lambda _: LoopReplica(run, place, node, [port]), reorder)
+        case Applies(form=Form.BATCH | Form.ARROW):
+            return Team(run, place, node, port, replica_of(BatchReplica), reorder)
+    return Team(run, place, node, port, replica_of(ChainReplica), reorder)

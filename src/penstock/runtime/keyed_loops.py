@@ -1,0 +1,94 @@
+"""The driver loops of some keys of one operator: what they emit is noted with what made them do so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from penstock.flow.nodes import Loops, Node
+from penstock.ordering.keys import firing_order, key_bytes
+from penstock.runtime.context import LoopContext
+from penstock.runtime.loop import Loop
+
+
+class KeyedLoops:
+    """A loop for each key that has had a tuple; `kept` finds the snapshot of one from an earlier life."""
+
+    def __init__(
+        self,
+        node: Node,
+        fail: Callable[[Any, Exception], None],
+        kept: Callable[[bytes], Any] = lambda _: None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        assert isinstance(node.kind, Loops)
+        self._node = node
+        self._kind = node.kind
+        self._fail = fail
+        self._kept = kept
+        self._is_stopping = is_stopping
+        self.loops: dict[bytes, Loop] = {}
+        self.because: Any = None
+        """What makes them do what they do now."""
+        self.found: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
+        """By output port: why something came out, and what."""
+        self.emitted = 0
+
+    def arrive(self, side: int, value: Any) -> None:
+        """A tuple on one of the inputs: let the loop of its key go on."""
+        try:
+            key = self._kind.keys[side].fn(value)
+            identity = key_bytes(key)
+        except Exception as error:
+            self._fail(value, error)
+            return
+        loop = self.loops.get(identity) or self.add(identity, key)
+        loop.ports[side].arrive(value)
+        self._go_on(loop)
+
+    def end(self, side: int, identity: bytes) -> None:
+        """An input has ended: let the loop of a key say its last words."""
+        self.because = (side, *firing_order(identity))
+        loop = self.loops[identity]
+        loop.ports[side].ended = True
+        self._go_on(loop)
+
+    def add(self, identity: bytes, key: Any) -> Loop:
+        """The loop of a key that has none yet in this life."""
+        node = self._node
+        context = LoopContext(
+            node.name,
+            len(node.inputs),
+            0,
+            self._emit,
+            node.outputs,
+            key=key,
+            has_state=True,
+            is_stopping=self._is_stopping,
+        )
+        loop = self.loops[identity] = Loop(node.name, self._kind.operator, context)
+        kept = self._kept(identity)
+        if kept is not None:
+            loop.restore(kept)
+        return loop
+
+    def note(self, port: int, value: Any) -> None:
+        """Something else came out because of what happens now."""
+        self.found[port].append((self.because, value))
+
+    def take_found(self) -> dict[int, list[tuple[Any, Any]]]:
+        taken, self.found = self.found, defaultdict(list)
+        return taken
+
+    def snapshots(self) -> dict[bytes, Any]:
+        """The key and the snapshot of each."""
+        return {identity: (loop.context.key, loop.snapshot()) for identity, loop in self.loops.items()}
+
+    def _go_on(self, loop: Loop) -> None:
+        while not loop.is_done and loop.context.can_go_on():
+            loop.resume_or_restart(self._fail)
+
+    def _emit(self, port: int, value: Any) -> None:
+        self.note(port, value)
+        self.emitted += 1
