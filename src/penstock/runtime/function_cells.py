@@ -65,6 +65,7 @@ class FunctionCell(Cell):
             for target in targets:
                 target.writer = successor
         self.leave_to_successor()
+        successor.open()
         self.run.replace(self, successor)
         return True
 

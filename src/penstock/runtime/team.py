@@ -166,6 +166,7 @@ class Team(Cell):
         self._taken = 0
         """Units so far."""
         self._was_refused = False
+        self.wanted = 1
         self._replicas: list[Replica] = []
         self._retired: list[Replica] = []
         self._in_flight: dict[int, Unit] = {}
@@ -180,8 +181,17 @@ class Team(Cell):
     def members(self) -> Sequence[Replica]:
         return (*self._replicas, *self._retired)
 
+    def _attach(self, inputs: Sequence[Port]) -> None:
+        """Not yet: where it takes the place of a running cell, others would call what is half made."""
+
+    def open(self) -> None:
+        """Its outputs are connected: begin."""
+        self._port.reader = self
+        self.set_replicas(self.wanted)
+
     def set_replicas(self, count: int) -> None:
         """More of them at once; fewer as those who leave are through with what they have."""
+        self.wanted = count
         replicas = list(self._replicas)
         for replica in replicas[count:]:
             replica.is_retired = True
@@ -338,7 +348,7 @@ class Team(Cell):
             emitted=sum(one.emitted for one in done),
             busy_seconds=sum(one.busy_seconds for one in done),
             failed=sum(one.failed for one in done),
-            replicas=len(self._replicas),
+            replicas=self.wanted,
             held=self._held(),
         )
         return {name: report}

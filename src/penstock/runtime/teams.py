@@ -70,8 +70,9 @@ def _successor(run: Run, old: FunctionCell, node: Node, replicas: int) -> Team:
 
 
 def make_team(run: Run, place: float, node: Node, port: Port, replicas: int) -> Team:
+    """A team that will have so many replicas when it is opened."""
     team = _team(run, place, node, port)
-    team.set_replicas(replicas)
+    team.wanted = replicas
     return team
 
 

@@ -1,0 +1,288 @@
+"""Operators with several replicas: any number of workers in one operator, output as if there were one."""
+
+import threading
+
+import pytest
+
+import penstock as ps
+from tests.conftest import shuffled
+
+
+class Doubled(ps.Operator):
+    kind = "stateless"
+
+    async def process(self, ctx):
+        async for value in ctx.inputs[0]:
+            await ctx.emit_many([value, value])
+
+
+class Positions(ps.Operator):
+    kind = "keyed"
+
+    async def process(self, ctx):
+        async for value in ctx.inputs[0]:
+            ctx.state["n"] = ctx.state.get("n", 0) + 1
+            await ctx.emit((value, ctx.state["n"]))
+        await ctx.emit((ctx.key, "end"))
+
+
+OPERATORS = {
+    "map": lambda s: s.map(lambda x: x * 2, name="op"),
+    "filter": lambda s: s.filter(lambda x: x % 3, name="op"),
+    "flat_map": lambda s: s.flat_map(lambda x: [x] * (x % 4), name="op"),
+    "map_batch": lambda s: s.map_batch(lambda xs: [x + 1 for x in xs], name="op"),
+    "keyed": lambda s: s.key_by(lambda x: x % 7).stateful_map(lambda n, x: (n + x, (x, n)), init=int, name="op"),
+    "keyed flat": lambda s: s.key_by(lambda x: x % 7).stateful_flat_map(
+        lambda n, x: (n + 1, [x] * (n % 3)), init=int, name="op"
+    ),
+    "stateless loop": lambda s: s.flow.add(Doubled(), s, name="op"),
+    "keyed loop": lambda s: s.flow.add(Positions(), s.key_by(lambda x: x % 7), name="op"),
+}
+ALONE = {
+    "scan": lambda s: s.scan(lambda n, x: (n + x, n), 0, name="op"),
+    "inspect": lambda s: s.inspect(str, name="op"),
+    "window": lambda s: s.key_by(lambda x: x % 7).window(ps.windows.tumbling(3, time=float)).count(name="op"),
+    "forgetful": lambda s: s.key_by(lambda x: x).stateful_map(
+        lambda n, x: (n, x), init=int, ttl=5, time=float, name="op"
+    ),
+}
+
+
+def result(make, engine, count=300):
+    flow = ps.Flow("replicas")
+    sink = ps.sinks.collect()
+    make(flow.read(ps.sources.items(range(count)))).write(sink)
+    report = flow.run(engine)
+    return sink.items, report
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("keyed_queue", ["hybrid", "shared", "partitioned"])
+@pytest.mark.parametrize("reorder", ["ring", "lock"])
+def test_output_is_the_sequential_one(operator, keyed_queue, reorder):
+    expected, _ = result(OPERATORS[operator], "sequential")
+    for seed in range(5):
+        engine = shuffled(seed, replicas=3, reorder=reorder, keyed_queue=keyed_queue, queue_size=8, reorder_size=3)
+        assert result(OPERATORS[operator], engine)[0] == expected
+    found, report = result(OPERATORS[operator], ps.engines.Local(threads=4, replicas=4, queue_size=20))
+    assert found == expected
+    assert report.operators["op"].replicas == 4
+    assert (report.operators["op"].received, report.operators["op"].emitted) == (300, len(expected))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("threading_model", ["shuffled", "dynamic", "dedicated"])
+def test_replicas_come_and_go_while_it_runs(operator, threading_model):
+    """Fused with its neighbours at first; the count changes with tuples on the way, up and down."""
+
+    def with_neighbours(stream):
+        def rescale_now(x):
+            if x in changes:
+                started.wait(10)
+                job.rescale("op", changes[x])
+            return x
+
+        before = stream.map(lambda x: x + 1).map(rescale_now).map(lambda x: x - 1)
+        return OPERATORS[operator](before).map(lambda x: (x,)).filter(bool)
+
+    changes = {}
+    expected, _ = result(with_neighbours, "sequential")
+    changes = {50: 3, 100: 1, 150: 4, 151: 2, 250: 5}
+    for seed in range(4):
+        options = {"queue_size": 10, "reorder_size": 2}
+        if threading_model == "shuffled":
+            engine = shuffled(seed, **options)
+        else:
+            engine = ps.engines.Local(threads=3, threading=threading_model, **options)
+        started = threading.Event()
+        flow = ps.Flow("rescaled")
+        sink = ps.sinks.collect()
+        with_neighbours(flow.read(ps.sources.items(range(300)))).write(sink)
+        job = flow.start(engine)
+        started.set()
+        report = job.wait(timeout=60)
+        assert sink.items == expected
+        assert report.operators["op"].replicas == 5
+        assert report.operators["op"].received == 300
+
+
+@pytest.mark.parametrize("operator", ALONE)
+def test_what_sees_everything_has_one_replica(operator):
+    started = threading.Event()
+
+    def make(stream):
+        def wait(x):
+            started.wait(10)
+            return x
+
+        return ALONE[operator](stream.map(wait))
+
+    flow = ps.Flow("alone")
+    make(flow.read(ps.sources.items(range(10)))).write(ps.sinks.null())
+    job = flow.start(ps.engines.Local(threads=2, replicas=3))
+    try:
+        with pytest.raises(ps.FlowError, match=r"'op' .* has one replica: "):
+            job.rescale("op", 2)
+    finally:
+        started.set()
+    assert job.wait(timeout=30).operators["op"].replicas == 1
+
+
+def test_two_workers_are_in_one_operator_at_once():
+    """Each waits for the other: with one replica this would never end."""
+    meeting = threading.Barrier(2, timeout=20)
+
+    def meet(x):
+        meeting.wait()
+        return x
+
+    flow = ps.Flow("meeting")
+    sink = ps.sinks.collect()
+    flow.read(ps.sources.items([1, 2])).map(lambda x: x).map(meet, replicas=2).write(sink)
+    flow.run(ps.engines.Local(threads=2, queue_size=1))
+    assert sink.items == [1, 2]
+
+
+def test_one_key_is_never_worked_on_by_two():
+    busy: set[int] = set()
+
+    def count(state, value):
+        assert value % 3 not in busy
+        busy.add(value % 3)
+        for _ in range(200):
+            state += 1
+        busy.discard(value % 3)
+        return state, state // 200
+
+    flow = ps.Flow("keys")
+    sink = ps.sinks.collect()
+    keyed = flow.read(ps.sources.items(range(600))).key_by(lambda x: x % 3)
+    keyed.stateful_map(count, init=int, replicas=4).write(sink)
+    flow.run(ps.engines.Local(threads=4, queue_size=30))
+    assert sink.items == [place // 3 + 1 for place in range(600)]
+
+
+@pytest.mark.parametrize("operator", ["map", "keyed"])
+def test_what_came_before_a_failure_is_let_out(operator):
+    def fail(x):
+        return 1 // (x - 137)
+
+    def make(stream):
+        if operator == "map":
+            return stream.map(fail, name="op", replicas=3)
+        return stream.key_by(lambda x: x % 7).stateful_map(lambda s, x: (s, fail(x)), init=int, name="op", replicas=3)
+
+    for seed in range(5):
+        flow = ps.Flow("failing")
+        sink = ps.sinks.collect()
+        make(flow.read(ps.sources.items(range(300)))).write(sink)
+        with pytest.raises(ps.OperatorError, match="failed on 137"):
+            flow.run(shuffled(seed, queue_size=10))
+        assert len(sink.items) == 137
+
+
+def test_dead_letters_come_in_order():
+    def make(stream):
+        failing = stream.key_by(lambda x: x % 7).stateful_map(
+            lambda s, x: (s + 1, 1 // (x % 5)), init=int, on_error="dead-letter", name="op"
+        )
+        return failing, stream.flow.dead_letters("op")
+
+    def found(engine):
+        flow = ps.Flow("letters")
+        sinks = [ps.sinks.collect(), ps.sinks.collect()]
+        for stream, sink in zip(make(flow.read(ps.sources.items(range(200)))), sinks, strict=True):
+            stream.write(sink)
+        report = flow.run(engine)
+        assert report.operators["op"].failed == 40
+        return [sink.items for sink in sinks]
+
+    expected = found("sequential")
+    for seed in range(5):
+        assert found(shuffled(seed, replicas=3, queue_size=10)) == expected
+
+
+def test_order_can_be_given_up():
+    """The first tuple waits for the last one to come out before it."""
+    last_is_out = threading.Event()
+
+    def wait_for_the_last(x):
+        if x == 0:
+            assert last_is_out.wait(20)
+        return x
+
+    flow = ps.Flow("unordered")
+    seen = []
+
+    def note(x):
+        seen.append(x)
+        if x == 9:
+            last_is_out.set()
+
+    numbers = flow.read(ps.sources.items(range(10)))
+    numbers.map(wait_for_the_last, replicas=2, ordered=False).write(ps.sinks.call(note))
+    flow.run(ps.engines.Local(threads=3, queue_size=1))
+    assert seen[-1] == 0
+    assert sorted(seen) == list(range(10))
+
+
+def test_a_unit_that_holds_up_the_others_is_shown():
+    others_are_done = threading.Event()
+    looked = threading.Event()
+
+    def wait(x):
+        if x == 0:
+            assert others_are_done.wait(20)
+            assert looked.wait(20)
+        if x == 9:
+            others_are_done.set()
+        return x
+
+    flow = ps.Flow("held")
+    sink = ps.sinks.collect()
+    flow.read(ps.sources.items(range(10))).map(wait, name="slow", replicas=2).write(sink)
+    job = flow.start(ps.engines.Local(threads=3, queue_size=1))
+    assert others_are_done.wait(20)
+    held = None
+    while held is None or held.waiting < 8:
+        held = job.metrics()["slow"].held
+    looked.set()
+    job.wait(timeout=20)
+    assert held.serial == 0
+    assert held.seconds > 0
+    assert job.metrics()["slow"].held is None
+    assert sink.items == list(range(10))
+
+
+def test_a_reader_that_is_full_holds_replicas_back():
+    """No more units are taken than the buffer may hold, however slow the reader is."""
+    taken = []
+    let_go = threading.Event()
+
+    def slow(x):
+        assert let_go.wait(20)
+        return x
+
+    flow = ps.Flow("bounded")
+    sink = ps.sinks.collect()
+    numbers = flow.read(ps.sources.generate(lambda i: i, count=1000))
+    numbers.map(lambda x: (taken.append(x), x)[1], replicas=2, name="fast").map(slow, name="slow", replicas=2).write(
+        sink
+    )
+    job = flow.start(ps.engines.Local(threads=4, queue_size=4, reorder_size=5))
+    before = -1
+    while before != len(taken):
+        before = len(taken)
+        with pytest.raises(TimeoutError):
+            job.wait(timeout=0.2)
+    assert len(taken) <= 100
+    let_go.set()
+    job.wait(timeout=30)
+    assert sink.items == list(range(1000))
+
+
+@pytest.mark.parametrize("engine_options", [{"replicas": 0}, {"reorder": "magic"}, {"keyed_queue": "none"}])
+def test_options_are_checked(engine_options):
+    (option,) = engine_options
+    with pytest.raises(ps.FlowError, match=f"{option}="):
+        ps.engines.Local(**engine_options)
