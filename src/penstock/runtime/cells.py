@@ -78,7 +78,7 @@ class Cell(ABC):
         """How many tuples the last `process` took."""
         self.usual_seconds = 1.0
         """How long it keeps a worker, on a running average; at first, who knows."""
-        self.started_at: float | None = None
+        self.total_seconds = 0.0
         self._budget = min(_FIRST_BUDGET, run.largest_chunk)
         self._least_cost = run.settings.chunk_seconds / run.largest_chunk
         self.blocked_on: Port | None = None
@@ -246,6 +246,7 @@ class Cell(ABC):
     def account(self, seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""
         self.usual_seconds += 0.25 * (seconds - self.usual_seconds)
+        self.total_seconds += seconds
         if self.processed:
             cost = seconds / self.processed
             if self.seconds_per_tuple:
@@ -340,6 +341,35 @@ class Cell(ABC):
         return self.nodes[-1].outputs + self.nodes.index(node)
 
     # Watching
+
+    @property
+    def workers(self) -> int:
+        """How many workers are in this operator; whoever asks about a cell that is ready asks about an empty one."""
+        return 0
+
+    @property
+    def most_workers(self) -> int:
+        return 1
+
+    def busy_seconds(self) -> float:
+        """How long workers have been in this operator."""
+        return self.total_seconds
+
+    def passed(self) -> tuple[int, int]:
+        """How many tuples its first operator has received, and its last one emitted."""
+        return self.counters[self.name].received, self.counters[self.nodes[-1].name].emitted
+
+    def selectivity(self) -> float:
+        received, emitted = self.passed()
+        return emitted / received if received else 1.0
+
+    def share(self) -> float:
+        """How many tuples it receives for one that has entered the flow; by way of its first input."""
+        if self.is_source or not self.inputs:
+            return 1.0
+        writer = self.inputs[0].writer
+        # Not by what its readers have received: what waits before them counts as well.
+        return writer.share() * (1.0 if writer.is_source else writer.selectivity())
 
     def reports(self) -> dict[str, OperatorReport]:
         return {

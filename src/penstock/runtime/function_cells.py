@@ -236,6 +236,10 @@ class ChainCell(FunctionCell):
     def charge(self, seconds: float) -> None:
         self._busy_seconds += seconds
 
+    def passed(self) -> tuple[int, int]:
+        received, emitted = super().passed()
+        return received + self._received, emitted + self._emitted
+
     def reports(self) -> dict[str, OperatorReport]:
         return {
             name: replace(report, received=received, emitted=emitted, busy_seconds=busy_seconds)

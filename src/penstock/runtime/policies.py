@@ -64,9 +64,32 @@ class OperatorView:
     @property
     def selectivity(self) -> float:
         """How many tuples it emits for one that it receives, as measured so far."""
-        reports = self._cell.reports()
-        received, emitted = reports[self._cell.name].received, reports[self._cell.nodes[-1].name].emitted
-        return emitted / received if received else 1.0
+        return self._cell.selectivity()
+
+    @property
+    def share(self) -> float:
+        """How many tuples it receives for one that has entered the flow, as measured so far."""
+        return self._cell.share()
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long workers have been in it."""
+        return self._cell.busy_seconds()
+
+    @property
+    def workers(self) -> int:
+        """How many workers are in it."""
+        return self._cell.workers
+
+    @property
+    def most_workers(self) -> int:
+        """How many may be in it at once."""
+        return self._cell.most_workers
+
+    @property
+    def output_length(self) -> int:
+        """Tuples waiting before the fullest of its readers."""
+        return max((len(port) for targets in self._cell.outputs for port in targets), default=0)
 
     @property
     def room(self) -> int:
@@ -157,8 +180,71 @@ class LastInPipeline(SchedulingPolicy):
         return operator.depth
 
 
+class EstimatedTime(SchedulingPolicy):
+    """Who would need the longest for what is waiting, with one worker more; sources when nobody else is ready."""
+
+    name = "estimated-time"
+
+    def priority(self, operator: OperatorView) -> float:
+        if operator.is_source or operator.workers >= operator.most_workers:
+            return 0.0
+        return operator.queue_length * (operator.seconds_per_tuple or 1e-6) / (operator.workers + 1)
+
+
+class CurrentThroughput(SchedulingPolicy):
+    """The bottleneck: who has processed the fewest tuples of late, counted as tuples that entered the flow."""
+
+    name = "current-throughput"
+
+    _WINDOW = 512
+    _SLICE_SECONDS = 0.001
+
+    def __init__(self) -> None:
+        self._asked = 0
+        self._before: dict[str, float] = {}
+        """The busy seconds of each operator when the window began."""
+
+    def priority(self, operator: OperatorView) -> float:
+        self._asked += 1
+        if self._asked % self._WINDOW == 0:
+            self._before = {}
+        busy = operator.busy_seconds
+        spent = busy - self._before.setdefault(operator.name, busy)
+        cost = (operator.seconds_per_tuple or 1e-6) * (operator.share or 1e-6)
+        return -(spent + operator.workers * self._SLICE_SECONDS) / cost
+
+
+class QueueThrottling(SchedulingPolicy):
+    """The first in the flow whose readers have less than their share of what the flow may hold."""
+
+    name = "queue-throttling"
+
+    _CAPACITY = 16_384
+
+    def __init__(self) -> None:
+        self._shares: dict[str, float] = {}
+        """How many tuples each operator emits for one that has entered the flow."""
+
+    def priority(self, operator: OperatorView) -> float:
+        share = self._shares[operator.name] = operator.share * operator.selectivity
+        threshold = self._CAPACITY * share / (sum(list(self._shares.values())) or 1.0)
+        is_throttled = operator.output_length > threshold
+        return -operator.place - (1e9 if is_throttled else 0.0)
+
+
 POLICIES: dict[str, type[SchedulingPolicy]] = {
-    policy.name: policy for policy in (Random, MaxQueue, MinLatency, LeastRecentlyRun, MaxRunningTime, LastInPipeline)
+    policy.name: policy
+    for policy in (
+        Random,
+        MaxQueue,
+        MinLatency,
+        LeastRecentlyRun,
+        MaxRunningTime,
+        LastInPipeline,
+        CurrentThroughput,
+        EstimatedTime,
+        QueueThrottling,
+    )
 }
 
 

@@ -91,6 +91,20 @@ class Replica(Cell):
             self.team.finished(unit)
         return True
 
+    @property
+    def workers(self) -> int:
+        return self.team.workers
+
+    @property
+    def most_workers(self) -> int:
+        return self.team.wanted
+
+    def selectivity(self) -> float:
+        return self.team.selectivity()
+
+    def busy_seconds(self) -> float:
+        return self.team.busy_seconds()
+
     def hand_over(self) -> Cell | None:
         return None
 
@@ -337,6 +351,21 @@ class Team(Cell):
             return closed and not len(self._port) and self.buffer.next == self._taken
 
     # Watching
+
+    @property
+    def workers(self) -> int:
+        return sum(not replica.is_idle and not replica.is_queued for replica in self._replicas)
+
+    @property
+    def most_workers(self) -> int:
+        return self.wanted
+
+    def busy_seconds(self) -> float:
+        return sum(member.total_seconds for member in self.members)
+
+    def passed(self) -> tuple[int, int]:
+        passed = [replica.passed() for replica in self.members]
+        return sum(received for received, _ in passed), sum(emitted for _, emitted in passed)
 
     def reports(self) -> dict[str, OperatorReport]:
         name = self.name
