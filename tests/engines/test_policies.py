@@ -39,7 +39,7 @@ def test_estimated_time_is_queue_times_cost_for_one_worker_more():
 
 
 def test_current_throughput_picks_who_has_processed_the_fewest_tuples():
-    """All have had ten milliseconds; the first processes a tuple in a millisecond, the second in ten, but gets a tenth."""
+    """All have had ten milliseconds; a tuple costs the first one, the others ten, but the last gets a tenth."""
     policy = CurrentThroughput()
     views = [View("cheap"), View("costly", seconds_per_tuple=1e-2), View("rare", seconds_per_tuple=1e-2, share=0.1)]
     for view in views:

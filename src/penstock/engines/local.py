@@ -48,6 +48,7 @@ class Local(Engine):
         threads: int | Literal["auto"] = "auto",
         policy: str | SchedulingPolicy = "last-in-pipeline",
         threading: Threading = "dynamic",
+        workers: Literal["threads", "processes"] = "threads",
         queue_size: int = 16_384,
         queue_limit: int = 1 << 20,
         quantum: float = 0.05,
@@ -72,7 +73,11 @@ class Local(Engine):
         for option, count in ("replicas", replicas), ("reorder_size", reorder_size):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise FlowError(f"engine 'local': {option}= is a number from 1 up, not {count!r}")
-        for option, value, known in ("reorder", reorder, _REORDER), ("keyed_queue", keyed_queue, _KEYED_QUEUES):
+        for option, value, known in (
+            ("workers", workers, ("threads", "processes")),
+            ("reorder", reorder, tuple(_REORDER)),
+            ("keyed_queue", keyed_queue, tuple(_KEYED_QUEUES)),
+        ):
             if value not in known:
                 raise FlowError(f"engine 'local': {option}= is one of {', '.join(map(repr, known))}, not {value!r}")
         if quantum <= 0:
@@ -86,6 +91,8 @@ class Local(Engine):
             quantum_seconds=quantum,
             record_arrivals=record_arrivals,
             replicas=replicas,
+            stateless_replicas=max(self.threads, replicas) if workers == "processes" else 0,
+            has_companions=workers == "processes",
             has_replicas=threading != "manual",
             reorder=_REORDER[reorder],
             reorder_size=reorder_size,

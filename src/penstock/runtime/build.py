@@ -76,16 +76,26 @@ def _group_before(graph: Graph, node: Node, group_of: dict[str, list[Node]], set
         and ref.port == 0
         and can_be_chained(before)
         and len(graph.readers[ref]) == 1
-        and replicas_of(before, settings) == 1
-        and replicas_of(node, settings) == 1
+        and _share_replicas(before, node, settings)
         and sum(map(is_expanding, [*group, node])) <= MOST_EXPANDING
     )
     return group if fits else None
 
 
+def _share_replicas(before: Node, node: Node, settings: Settings) -> bool:
+    """Whether two operators can be one loop in each of their replicas: those with keys would have different ones."""
+    replicas = replicas_of(before, settings)
+    if replicas != replicas_of(node, settings) or before.ordered != node.ordered:
+        return False
+    return replicas == 1 or (isinstance(before.kind, Applies) and isinstance(node.kind, Applies))
+
+
 def replicas_of(node: Node, settings: Settings) -> int:
     """How many replicas an operator begins with."""
-    return (node.replicas or settings.replicas) if _can_have_replicas(node, settings) else 1
+    if not _can_have_replicas(node, settings):
+        return 1
+    is_stateless = isinstance(node.kind, Applies)
+    return node.replicas or (settings.stateless_replicas if is_stateless else 0) or settings.replicas
 
 
 def _can_have_replicas(node: Node, settings: Settings) -> bool:
@@ -99,7 +109,7 @@ def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
     replicas = replicas_of(node, run.settings)
     # A loop can't become another cell's on the way, so one that may get replicas is a team from the start.
     if replicas > 1 or (isinstance(node.kind, Loops) and _can_have_replicas(node, run.settings)):
-        return make_team(run, place, node, ports[0], replicas)
+        return make_team(run, place, group, ports[0], replicas)
     match node.kind:
         case Reads(source=Inlet()):
             return InletCell(run, place, node)

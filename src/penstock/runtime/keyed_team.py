@@ -236,7 +236,7 @@ class KeyedTeam(Team):
         worklist: Callable[[], Worklist[Part]],
         key: Key,
     ) -> None:
-        super().__init__(run, place, node, port, make_replica, buffer)
+        super().__init__(run, place, [node], port, make_replica, buffer)
         self._key = key.fn
         self._worklist = worklist()
         self._splitting = threading.Lock()

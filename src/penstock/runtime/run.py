@@ -17,6 +17,7 @@ from penstock.observe.report import Latency, OperatorReport, Report
 from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
 from penstock.ordering.worklists import HybridQueue, Worklist
 from penstock.runtime.cells import Cell, Failed
+from penstock.runtime.companions import Companions
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
@@ -40,6 +41,10 @@ class Settings:
     """What makes the queues; tests give it hostile ones."""
     replicas: int = 1
     """Of operators that can have some and don't say how many."""
+    stateless_replicas: int = 0
+    """The same for functions without state, where that is another number."""
+    has_companions: bool = False
+    """Whether functions without state run in companion processes."""
     has_replicas: bool = True
     """Whether operators may have replicas at all: on one thread they would bring nothing."""
     reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
@@ -60,6 +65,7 @@ class Run:
         self.settings = settings
         self.scheduler = Scheduler(policy, on_ready)
         self.timers = Timers()
+        self.companions = Companions()
         self.event_loop = EventLoop(f"penstock-{graph.flow}-asyncio")
         self.largest_chunk = max(1, settings.queue_size // 2)
         self.cells: list[Cell] = []
@@ -114,6 +120,7 @@ class Run:
             except BaseException as error:
                 errors.append(error)
         self.event_loop.close()
+        self.companions.leave()
         if self._crash is not None:
             raise self._crash
         if self._failure is not None:

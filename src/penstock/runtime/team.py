@@ -167,15 +167,15 @@ class Team(Cell):
         self,
         run: Run,
         place: float,
-        node: Node,
+        nodes: Sequence[Node],
         port: Port,
         make_replica: Callable[[Team], Replica],
         buffer: Callable[[int, Any], ReorderBuffer],
     ) -> None:
-        super().__init__(run, place, [node], [port])
+        super().__init__(run, place, nodes, [port])
         self._port = port
         self._make_replica = make_replica
-        self.buffer = (buffer if node.ordered else Unordered)(run.settings.reorder_size, self)
+        self.buffer = (buffer if nodes[0].ordered else Unordered)(run.settings.reorder_size, self)
         self._admission = threading.Lock()
         self._taken = 0
         """Units so far."""
@@ -368,19 +368,20 @@ class Team(Cell):
         return sum(received for received, _ in passed), sum(emitted for _, emitted in passed)
 
     def reports(self) -> dict[str, OperatorReport]:
-        name = self.name
-        done = [replica.reports()[name] for replica in self.members]
-        done += [report for report in [self.earlier.get(name)] if report is not None]
-        report = replace(
-            super().reports()[name],
-            received=sum(one.received for one in done),
-            emitted=sum(one.emitted for one in done),
-            busy_seconds=sum(one.busy_seconds for one in done),
-            failed=sum(one.failed for one in done),
-            replicas=self.wanted,
-            held=self._held(),
-        )
-        return {name: report}
+        done = [self.earlier, *(replica.reports() for replica in self.members)]
+        held = self._held()
+        return {
+            name: replace(
+                report,
+                received=sum(one[name].received for one in done if name in one),
+                emitted=sum(one[name].emitted for one in done if name in one),
+                busy_seconds=sum(one[name].busy_seconds for one in done if name in one),
+                failed=sum(one[name].failed for one in done if name in one),
+                replicas=self.wanted,
+                held=held,
+            )
+            for name, report in super().reports().items()
+        }
 
     def _held(self) -> Held | None:
         """Which unit the others are waiting for."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import FlowError
 from penstock.flow.nodes import Applies, Key, Loops, Node, Remembers
 from penstock.operators.functions import Form
+from penstock.runtime.companion_replica import CompanionReplica
+from penstock.runtime.companions import Program
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.keyed_team import KeyedFunctionTeam, KeyedLoopTeam, KeyedReplica
 from penstock.runtime.ports import Port
@@ -63,32 +66,37 @@ def rescale(run: Run, name: str, replicas: int) -> None:
 
 def _successor(run: Run, old: FunctionCell, node: Node, replicas: int) -> Team:
     (port,) = old.inputs
-    team = make_team(run, old.place, node, port, replicas)
+    team = make_team(run, old.place, [node], port, replicas)
     team.earlier = old.reports()
     team.restore(old.snapshots())
     return team
 
 
-def make_team(run: Run, place: float, node: Node, port: Port, replicas: int) -> Team:
-    """A team that will have so many replicas when it is opened."""
-    team = _team(run, place, node, port)
+def make_team(run: Run, place: float, nodes: Sequence[Node], port: Port, replicas: int) -> Team:
+    """A team that will have so many replicas when it is opened; several nodes are functions without state."""
+    team = _team(run, place, nodes, port)
     team.wanted = replicas
     return team
 
 
-def _team(run: Run, place: float, node: Node, port: Port) -> Team:
+def _team(run: Run, place: float, nodes: Sequence[Node], port: Port) -> Team:
     reorder, worklist = run.settings.reorder, run.settings.worklist
 
     def replica_of(kind: type[BatchReplica | ChainReplica | KeyedReplica]) -> Callable[[Team], Replica]:
-        return lambda _: kind(run, place, [node], port)
+        return lambda _: kind(run, place, nodes, port)
 
+    node = nodes[0]
     match node.kind:
         case Remembers(key=Key() as key):
             return KeyedFunctionTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
         case Loops(operator=operator, keys=keys) if operator.kind == "keyed":
             return KeyedLoopTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, keys[0])
         case Loops():
-            return LoopTeam(run, place, node, port, lambda _: LoopReplica(run, place, node, [port]), reorder)
+            return LoopTeam(run, place, nodes, port, lambda _: LoopReplica(run, place, node, [port]), reorder)
+        case Applies() if run.settings.has_companions:
+            program = Program(run.flow, nodes)
+            made = partial(CompanionReplica, run, place, nodes, port, program)
+            return Team(run, place, nodes, port, lambda _: made(), reorder)
         case Applies(form=Form.BATCH | Form.ARROW):
-            return Team(run, place, node, port, replica_of(BatchReplica), reorder)
-    return Team(run, place, node, port, replica_of(ChainReplica), reorder)
+            return Team(run, place, nodes, port, replica_of(BatchReplica), reorder)
+    return Team(run, place, nodes, port, replica_of(ChainReplica), reorder)

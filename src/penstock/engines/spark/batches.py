@@ -20,10 +20,11 @@ from penstock.engines.spark.publish import Outputs, Publisher, outputs_of
 from penstock.engines.spark.stages import Level, LevelBatch, TaskReport, batch_file
 from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import run_level
-from penstock.errors import CheckpointError, PenstockError
+from penstock.errors import CheckpointError
 from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Group, Plan, Spread
+from penstock.runtime.portable import revived
 from penstock.state.manifests import Manifest, manifest_name
 
 _MOST_RERUNS = 3
@@ -257,13 +258,7 @@ def _raise_first_error(reports: list[TaskReport]) -> None:
         return
     first = min(failed, key=lambda report: (-report.level, report.error_place, report.partition))
     assert first.error is not None
-    error, cause, text = pickle.loads(first.error)
-    if cause is not None:
-        cause.__cause__ = _InTask(text)
-        raise error from cause
-    if isinstance(error, PenstockError):
-        raise error
-    raise error from _InTask(text)
+    raise revived(first.error)
 
 
 class _Sums(AccumulatorParam):  # type: ignore[misc]
@@ -276,10 +271,3 @@ class _Sums(AccumulatorParam):  # type: ignore[misc]
         for name, seconds in other.items():
             one[name] = one.get(name, 0.0) + seconds
         return one
-
-
-class _InTask(Exception):
-    """The traceback of an exception in a task, as text."""
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0]}"""'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from penstock.engines.spark.timed import TimedStep
 from penstock.flow.nodes import Loops, PortRef, Waits, Writes
 from penstock.plan.groups import Spread
 from penstock.runtime.inlets import Outlet
+from penstock.runtime.portable import portable
 from penstock.runtime.quiescence import Part
 from penstock.schema import rows_of_table
 from penstock.state.buckets import Place, TaskStates
@@ -360,18 +360,3 @@ class RelayRun(GroupRun):
     def rows(self) -> Iterator[wire.Row]:
         for edge, part in self._slices:
             yield from self.relayed(edge, part)
-
-
-def portable(error: Exception) -> bytes:
-    """An exception as bytes, with its cause and the text of its traceback; or what can be told of it."""
-    from pyspark import cloudpickle
-
-    cause = error.__cause__
-    told = cause if cause is not None else error
-    text = "".join(traceback.format_exception(type(told), told, told.__traceback__))
-    try:
-        data: bytes = cloudpickle.dumps((error, cause, text))
-        pickle.loads(data)
-    except Exception:
-        data = pickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), None, text))
-    return data
