@@ -1,0 +1,378 @@
+"""Several workers in one operator, output in order: what order costs, and what workers bring. Ratios from one run.
+
+penstock bench ordered [--quick] [--only <part>]
+
+Every variant runs several times, interleaved; the best time of each counts, medians for latencies. Functions that
+release the GIL compute a checksum; those that do not count in a loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import penstock as ps
+
+DATA = bytes(1 << 20)
+
+
+def spin(steps: int) -> Callable[[int], int]:
+    """A pure Python function of so many steps."""
+
+    def work(x: int) -> int:
+        for _ in range(steps):
+            x ^= 1
+        return x
+
+    return work
+
+
+def checksum(size: int) -> Callable[[int], int]:
+    """A function that works outside the GIL, on so many bytes."""
+    data = memoryview(DATA)[:size]
+
+    def work(x: int) -> int:
+        zlib.crc32(data)
+        return x
+
+    return work
+
+
+def calibrated(
+    make: Callable[[int], Callable[[int], int]], microseconds: float, least: int = 1
+) -> Callable[[int], int]:
+    """A function that takes so long on this machine, at this moment."""
+    size = 1 << 10
+    while True:
+        work = make(size)
+        began = time.perf_counter()
+        for x in range(50):
+            work(x)
+        taken = (time.perf_counter() - began) / 50 * 1e6
+        if taken > microseconds / 4:
+            return make(max(least, int(size * microseconds / taken)))
+        size *= 2
+
+
+Flows = dict[str, Callable[[], float]]
+
+
+def best_of(contestants: Flows, repeats: int) -> dict[str, float]:
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, run in contestants.items():
+            found[name].append(run())
+    return {name: min(seconds) for name, seconds in found.items()}
+
+
+def seconds_of(build: Callable[[ps.Stream], ps.Stream], count: int, values: Any = None, **options: Any) -> float:
+    """How long a flow takes from items to nowhere."""
+    flow = ps.Flow("ordered")
+    source = ps.sources.items(range(count) if values is None else values)
+
+    build(flow.read(source)).write(ps.sinks.null())
+    began = time.perf_counter()
+    flow.run(ps.engines.Local(**options))
+    return time.perf_counter() - began
+
+
+def shown(title: str, ratio: float, goal: str = "") -> None:
+    print(f"  {title:<72} {ratio:6.2f}{'  goal ' + goal if goal else ''}")
+
+
+# What order costs
+
+
+def order(scale: float, repeats: int) -> None:
+    print("\nOrdered against unordered (throughput, two workers)")
+    for microseconds, goal in (10, "0.97"), (100, "0.97"):
+        count = int(1_500_000 * scale / microseconds)
+        for what, make, least in ("outside the GIL", checksum, 8192), ("pure Python", spin, 1):
+            work = calibrated(make, microseconds, least)
+
+            def run(ordered: bool, work=work, count=count) -> float:
+                return seconds_of(lambda s: s.map(work, replicas=2, ordered=ordered), count, threads=2)
+
+            found = best_of({"ordered": lambda: run(True), "unordered": lambda: run(False)}, repeats)
+            shown(f"{microseconds} µs a tuple, {what}", found["unordered"] / found["ordered"], goal)
+
+
+def latency(scale: float, repeats: int) -> None:
+    """Paced, at half of what two workers can do; every tenth tuple takes ten times as long."""
+    print("\nLatency with service times that vary tenfold (seconds from entry to sink)")
+    short, long = calibrated(checksum, 100, 8192), calibrated(checksum, 1000, 8192)
+    rate = 0.5 * 2 / (0.9 * 100e-6 + 0.1 * 1000e-6)
+    count = int(rate * 3 * scale)
+
+    def run(ordered: bool) -> list[float]:
+        found: list[float] = []
+        flow = ps.Flow("paced")
+        began = 0.0
+
+        def work(pair: tuple[int, float]) -> tuple[int, float]:
+            (long if pair[0] % 10 == 0 else short)(pair[0])
+            return pair
+
+        paced = flow.read(ps.sources.generate(lambda i: (i, began + i / rate), count=count, rate=rate))
+        done = paced.map(work, replicas=2, ordered=ordered)
+        done.write(ps.sinks.call(lambda pair: found.append(time.perf_counter() - pair[1])))
+        began = time.perf_counter()
+        flow.run(ps.engines.Local(threads=3))
+        return sorted(found)
+
+    tails: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(repeats):
+        for ordered in tails:
+            found = run(ordered)
+            tails[ordered].append(found[int(len(found) * 0.99)])
+    ordered, unordered = (statistics.median(tails[which]) for which in (True, False))
+    shown(
+        f"p99 ordered ({ordered * 1e3:.2f} ms) against unordered ({unordered * 1e3:.2f} ms)", ordered / unordered, "1.5"
+    )
+
+
+# What workers bring
+
+
+def threads(scale: float, repeats: int) -> None:
+    print("\nTwo threads against one, functions that release the GIL")
+    import numpy as np
+
+    matrix = np.random.default_rng(0).random((96, 96))
+    squeezed = os.urandom(3000)
+    works = {
+        "crc32, 100 µs": calibrated(checksum, 100, 8192),
+        "numpy product": lambda x: (matrix @ matrix, x)[1],
+        "zlib": lambda x: (zlib.compress(squeezed), x)[1],
+    }
+    for name, work in works.items():
+        count = int(12_000 * scale)
+
+        def run(workers: int, work=work, count=count) -> float:
+            return seconds_of(lambda s: s.map(work, replicas=workers), count, threads=workers)
+
+        found = best_of({"one": lambda: run(1), "two": lambda: run(2)}, repeats)
+        shown(name, found["one"] / found["two"], "1.8")
+
+
+def processes(scale: float, repeats: int) -> None:
+    """Against one thread, and against what two processes that have nothing to do with each other gain here."""
+    print("\nTwo companion processes against one thread, pure Python; start-up not counted")
+    for microseconds, goal in (100, "1.85"), (20, "1.6"):
+        count = int(2_000_000 * scale / microseconds)
+        steps = _steps(microseconds)
+        work = spin(steps)
+
+        def run(work=work, count=count, **options: Any) -> float:
+            return _steady_seconds(lambda s: s.map(work), count, **options)
+
+        found = best_of(
+            {
+                "thread": lambda: run(threads=1),
+                "companions": lambda: run(threads=2, workers="processes"),
+                "alone": lambda: _independent(1, steps, count),
+                "pair": lambda: _independent(2, steps, count // 2),
+            },
+            repeats,
+        )
+        gain = found["thread"] / found["companions"]
+        possible = found["alone"] / found["pair"]
+        shown(
+            f"{microseconds} µs a tuple: {gain:.2f}x, of the {possible:.2f}x of independent processes",
+            gain / possible * 2,
+            goal,
+        )
+
+
+def _steps(microseconds: float) -> int:
+    began = time.perf_counter()
+    spin(100_000)(0)
+    return int(100_000 * microseconds * 1e-6 / (time.perf_counter() - began))
+
+
+def _steady_seconds(build: Callable[[ps.Stream], ps.Stream], count: int, **options: Any) -> float:
+    """From the first tuple at the sink to the last, scaled to all: processes have started by then."""
+    flow = ps.Flow("steady")
+    times: list[tuple[float, int]] = []
+    seen = 0
+
+    def note(_: Any) -> None:
+        nonlocal seen
+        seen += 1
+        if seen % 64 == 0:
+            times.append((time.perf_counter(), seen))
+
+    build(flow.read(ps.sources.items(range(count)))).write(ps.sinks.call(note))
+    flow.run(ps.engines.Local(**options))
+    (began, first), (ended, last) = times[len(times) // 5], times[-1]
+    return (ended - began) / (last - first) * count
+
+
+def _independent(number: int, steps: int, count: int) -> float:
+    code = (
+        f"import time\nsteps, count = {steps}, {count}\n"
+        "def work(x):\n    for _ in range(steps):\n        x ^= 1\n    return x\n"
+        "began = time.perf_counter()\n"
+        "for x in range(count):\n    work(x)\n"
+        "print(time.perf_counter() - began)"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(number)]
+    return max(float(process.communicate()[0]) for process in started)
+
+
+# Keys
+
+
+def skewed(count: int) -> list[int]:
+    """Four of five tuples have the same key."""
+    return [0 if x % 5 else x * 7919 % 1000 for x in range(count)]
+
+
+def even(count: int) -> list[int]:
+    return [x * 7919 % 1000 for x in range(count)]
+
+
+def update(state: int, value: int) -> tuple[int, int]:
+    return state + 1, state
+
+
+def skew(scale: float, repeats: int) -> None:
+    print("\n80% of tuples on one key, 100 µs of work before a keyed update, two workers")
+    work = calibrated(checksum, 100, 8192)
+    count = int(15_000 * scale)
+
+    def both(state: int, value: int) -> tuple[int, int]:
+        work(value)
+        return update(state, value)
+
+    def ours(values: list[int]) -> float:
+        return seconds_of(
+            lambda s: s.map(work, replicas=2).key_by(lambda x: x).stateful_map(update, init=int, replicas=2),
+            count,
+            values,
+            threads=2,
+        )
+
+    def by_hash(values: list[int]) -> float:
+        return seconds_of(
+            lambda s: s.key_by(lambda x: x).stateful_map(both, init=int, replicas=2),
+            count,
+            values,
+            threads=2,
+            keyed_queue="partitioned",
+        )
+
+    found = best_of(
+        {
+            "ours": lambda: ours(skewed(count)),
+            "ours, even": lambda: ours(even(count)),
+            "by hash": lambda: by_hash(skewed(count)),
+        },
+        repeats,
+    )
+    shown("against hash partitioning", found["by hash"] / found["ours"], "1.6")
+    shown("against the same load without skew", found["ours, even"] / found["ours"], "0.9")
+
+
+def queues(scale: float, repeats: int) -> None:
+    """Figures 9 and 10 of "Scaling Ordered Stream Processing", with two workers."""
+    print("\nHybrid queue against partitioned and shared queue: throughput, work in the keyed function")
+    work = calibrated(checksum, 50, 8192)
+    count = int(20_000 * scale)
+
+    def costly(state: int, value: int) -> tuple[int, int]:
+        work(value)
+        return update(state, value)
+
+    def run(values: list[int], keyed_queue: str) -> float:
+        return seconds_of(
+            lambda s: s.key_by(lambda x: x).stateful_map(costly, init=int, replicas=2),
+            count,
+            values,
+            threads=2,
+            keyed_queue=keyed_queue,
+        )
+
+    for share in 0.0, 0.3, 0.5, 0.8:
+        hot = [0 if x % 10 < share * 10 else 1 + x * 7919 % 999 for x in range(count)]
+        found = best_of(
+            {name: (lambda name=name, hot=hot: run(hot, name)) for name in ("hybrid", "partitioned", "shared")}, repeats
+        )
+        shown(f"{share:.0%} on one key: hybrid against partitioned", found["partitioned"] / found["hybrid"])
+        shown(f"{share:.0%} on one key: hybrid against shared", found["shared"] / found["hybrid"])
+
+
+def buffers(scale: float, repeats: int) -> None:
+    print("\nNon-blocking ring against the lock-based buffer: throughput, two workers")
+    short, long = calibrated(checksum, 10, 8192), calibrated(checksum, 100, 8192)
+    cases: dict[str, tuple[Callable[[ps.Stream], ps.Stream], int]] = {
+        "light: pure Python, 0.1 µs": (lambda s: s.map(lambda x: x + 1, replicas=2), 1_000_000),
+        "selectivity 50": (lambda s: s.flat_map(lambda x: [x] * 50, replicas=2), 40_000),
+        "10 µs outside the GIL": (lambda s: s.map(short, replicas=2), 100_000),
+        "100 µs outside the GIL": (lambda s: s.map(long, replicas=2), 12_000),
+    }
+    for name, (build, count) in cases.items():
+        found = best_of(
+            {
+                kind: (
+                    lambda kind=kind, build=build, count=count: seconds_of(
+                        build, int(count * scale), threads=2, reorder=kind
+                    )
+                )
+                for kind in ("ring", "lock")
+            },
+            repeats,
+        )
+        shown(name, found["lock"] / found["ring"], "1.0")
+
+
+def free_threaded(scale: float) -> None:
+    """On a Python without a GIL, if there is one."""
+    python = os.environ.get("PENSTOCK_FREE_THREADED")
+    if python is None:
+        print("\nPENSTOCK_FREE_THREADED names no Python without a GIL: left out")
+        return
+    code = (
+        f"import sys; sys.path[:0] = {[os.path.dirname(os.path.dirname(ps.__file__)), os.path.dirname(__file__)]!r}\n"
+        "import ordered\n"
+        f"work, count = ordered.spin(2000), {int(20_000 * scale)}\n"
+        "run = lambda n: ordered.seconds_of(lambda s: s.map(work, replicas=n), count, threads=n)\n"
+        "found = ordered.best_of({'one': lambda: run(1), 'two': lambda: run(2)}, 3)\n"
+        "ordered.shown('pure Python, two threads against one', found['one'] / found['two'], '1.7')"
+    )
+    print("\nWithout a GIL", flush=True)
+    subprocess.run([python, "-c", code], check=True)
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="penstock bench ordered", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller and less certain")
+    parts = {
+        "order": order,
+        "latency": latency,
+        "threads": threads,
+        "processes": processes,
+        "skew": skew,
+        "queues": queues,
+        "buffers": buffers,
+    }
+    parser.add_argument("--only", choices=[*parts, "free-threaded"])
+    options = parser.parse_args(arguments)
+    scale, repeats = (0.2, 2) if options.quick else (1.0, 5)
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
+    for name, part in parts.items():
+        if options.only in (None, name):
+            part(scale, repeats)
+    if options.only in (None, "free-threaded"):
+        free_threaded(scale)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
