@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -141,15 +142,15 @@ def latency(scale: float, repeats: int) -> None:
 # What workers bring
 
 
-def threads(scale: float, repeats: int) -> None:
+def in_threads(scale: float, repeats: int) -> None:
     print("\nTwo threads against one, functions that release the GIL")
     import numpy as np
 
-    matrix = np.random.default_rng(0).random((96, 96))
-    squeezed = os.urandom(3000)
-    works = {
-        "crc32, 100 µs": calibrated(checksum, 100, 8192),
-        "numpy product": lambda x: (matrix @ matrix, x)[1],
+    angles = np.random.default_rng(0).random(10_000)
+    squeezed = os.urandom(5000)
+    works: dict[str, Callable[[int], int]] = {
+        "crc32": calibrated(checksum, 100, 8192),
+        "numpy sine": lambda x: (np.sin(angles), x)[1],
         "zlib": lambda x: (zlib.compress(squeezed), x)[1],
     }
     for name, work in works.items():
@@ -158,8 +159,24 @@ def threads(scale: float, repeats: int) -> None:
         def run(workers: int, work=work, count=count) -> float:
             return seconds_of(lambda s: s.map(work, replicas=workers), count, threads=workers)
 
-        found = best_of({"one": lambda: run(1), "two": lambda: run(2)}, repeats)
-        shown(name, found["one"] / found["two"], "1.8")
+        def bare(workers: int, work=work, count=count) -> float:
+            """Threads that have nothing to do with each other."""
+            bunch = [
+                threading.Thread(target=lambda: [work(x) for x in range(count // workers)]) for _ in range(workers)
+            ]
+            began = time.perf_counter()
+            for thread in bunch:
+                thread.start()
+            for thread in bunch:
+                thread.join()
+            return time.perf_counter() - began
+
+        found = best_of(
+            {"one": lambda: run(1), "two": lambda: run(2), "bare": lambda: bare(1), "bare two": lambda: bare(2)},
+            repeats,
+        )
+        possible = found["bare"] / found["bare two"]
+        shown(f"{name} (bare threads gain {possible:.2f}x)", found["one"] / found["two"], "1.8")
 
 
 def processes(scale: float, repeats: int) -> None:
@@ -357,7 +374,7 @@ def main(arguments: list[str]) -> None:
     parts = {
         "order": order,
         "latency": latency,
-        "threads": threads,
+        "threads": in_threads,
         "processes": processes,
         "skew": skew,
         "queues": queues,
@@ -365,7 +382,7 @@ def main(arguments: list[str]) -> None:
     }
     parser.add_argument("--only", choices=[*parts, "free-threaded"])
     options = parser.parse_args(arguments)
-    scale, repeats = (0.2, 2) if options.quick else (1.0, 5)
+    scale, repeats = (0.2, 2) if options.quick else (1.0, 7)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     for name, part in parts.items():
         if options.only in (None, name):

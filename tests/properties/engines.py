@@ -24,6 +24,7 @@ class Drawn(ps.engines.Local):
 def teams(draw):
     return {
         "replicas": draw(st.integers(1, 4)),
+        "helping": draw(st.sampled_from([0.0, 0.5, 1.0])),
         "reorder": draw(st.sampled_from(["ring", "lock"])),
         "reorder_size": draw(st.sampled_from([1, 2, 5, 256])),
         "keyed_queue": draw(st.sampled_from(["hybrid", "shared", "partitioned"])),

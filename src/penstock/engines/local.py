@@ -53,6 +53,7 @@ class Local(Engine):
         queue_limit: int = 1 << 20,
         quantum: float = 0.05,
         replicas: int = 1,
+        helping: float = 0.0,
         reorder: Literal["ring", "lock"] = "ring",
         reorder_size: int = 256,
         keyed_queue: Literal["hybrid", "shared", "partitioned"] = "hybrid",
@@ -73,6 +74,8 @@ class Local(Engine):
         for option, count in ("replicas", replicas), ("reorder_size", reorder_size):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise FlowError(f"engine 'local': {option}= is a number from 1 up, not {count!r}")
+        if not 0 <= helping <= 1:
+            raise FlowError(f"engine 'local': helping= is a share from 0 to 1, not {helping!r}")
         for option, value, known in (
             ("workers", workers, ("threads", "processes")),
             ("reorder", reorder, tuple(_REORDER)),
@@ -94,6 +97,7 @@ class Local(Engine):
             stateless_replicas=max(self.threads, replicas) if workers == "processes" else 0,
             has_companions=workers == "processes",
             has_replicas=threading != "manual",
+            help_share=helping,
             reorder=_REORDER[reorder],
             reorder_size=reorder_size,
             worklist=_KEYED_QUEUES[keyed_queue],

@@ -13,7 +13,7 @@ from penstock.flow.nodes import Node
 from penstock.observe.report import OperatorReport
 from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.runtime.policies import OperatorView
-from penstock.runtime.ports import Port
+from penstock.runtime.ports import Helped, Port
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -264,6 +264,24 @@ class Cell(ABC):
         return self.is_waiting
 
     # Giving
+
+    def help_readers(self, share: float) -> None:
+        """Process the last part of what is in the outbox for readers that are busy, with their own functions.
+
+        What is helped with keeps its place behind the rest; whoever reads it passes on what came of it.
+        """
+        outbox, self._outbox = self._outbox, []
+        for target, values, born in outbox:
+            kept = values if isinstance(values, Helped) else values[: len(values) - int(len(values) * share)]
+            helped = target.reader.helped(values[len(kept) :], born) if len(kept) < len(values) else None
+            if helped is None:
+                self._outbox.append((target, values, born))
+                continue
+            self._outbox += [(target, part, born) for part in (kept, helped) if part]
+
+    def helped(self, values: list[Any], born: float) -> Helped | None:
+        """Process tuples before they are here, if that can be done and somebody is at work here already."""
+        return None
 
     def give(self, port: int, values: list[Any], born: float) -> None:
         """Put values into the outbox, for every reader of an output port."""

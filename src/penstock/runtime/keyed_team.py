@@ -223,6 +223,7 @@ class KeyedReplica(Replica, FunctionCell):
 class KeyedTeam(Team):
     """A keyed operator with several replicas; states are kept by bucket, and move with it."""
 
+    can_be_helped = False
     _unit_type = KeyedUnit
 
     def __init__(

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from penstock.runtime.cells import Cell
 
 
+class Helped(list[Any]):
+    """A chunk that somebody has processed already: it keeps its place in the queue, and is never taken apart."""
+
+    def __init__(self, values: list[Any], done: Any) -> None:
+        super().__init__(values)
+        self.done = done
+
+
 class Port:
     """The queue of one input.
 
@@ -47,7 +55,7 @@ class Port:
             if self._discards:
                 return []
             room = self.capacity - self._count
-            if room >= len(values):
+            if room >= len(values) or (room > 0 and isinstance(values, Helped)):
                 taken, rest = values, []
             elif room > 0:
                 taken, rest = values[:room], values[room:]
@@ -68,7 +76,9 @@ class Port:
             if not chunks:
                 return [], 0.0
             values, born = chunks[0]
-            if self._taken or len(values) > budget:
+            if isinstance(values, Helped):
+                chunks.popleft()
+            elif self._taken or len(values) > budget:
                 first, self._taken = self._taken, self._taken + budget
                 if self._taken >= len(values):
                     chunks.popleft()
@@ -79,6 +89,8 @@ class Port:
                 if chunks and len(values) < budget:
                     values = list(values)
                     while chunks and len(values) + len(chunks[0][0]) <= budget:
+                        if isinstance(chunks[0][0], Helped):
+                            break
                         values += chunks.popleft()[0]
             self._count -= len(values)
             self.front_time = chunks[0][1] if chunks else None

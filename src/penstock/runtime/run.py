@@ -45,6 +45,7 @@ class Settings:
     """The same for functions without state, where that is another number."""
     has_companions: bool = False
     """Whether functions without state run in companion processes."""
+    help_share: float = 0.0
     has_replicas: bool = True
     """Whether operators may have replicas at all: on one thread they would bring nothing."""
     reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
@@ -65,6 +66,8 @@ class Run:
         self.settings = settings
         self.scheduler = Scheduler(policy, on_ready)
         self.timers = Timers()
+        self.help_share = settings.help_share
+        """How much of its output a worker processes itself while its reader is busy."""
         self.companions = Companions()
         self.event_loop = EventLoop(f"penstock-{graph.flow}-asyncio")
         self.largest_chunk = max(1, settings.queue_size // 2)

@@ -18,7 +18,7 @@ from penstock.ordering.reorder import ReorderBuffer, Unordered
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.function_cells import BatchCell, ChainCell
 from penstock.runtime.loop_cell import LoopCell
-from penstock.runtime.ports import Port
+from penstock.runtime.ports import Helped, Port
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Unit:
     """A chunk of tuples with its serial number, and what has come of it."""
 
-    __slots__ = ("born", "error", "given", "is_last", "replica", "serial", "since", "values")
+    __slots__ = ("born", "error", "given", "is_done", "is_last", "replica", "serial", "since", "values")
 
     def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
         self.serial = serial
@@ -40,6 +40,8 @@ class Unit:
         """What is to be sent, by output port; what has been sent is taken off the front."""
         self.error: Failed | None = None
         """It ends here: what was given before is let out, and nothing after it."""
+        self.is_done = False
+        """Somebody has done the work before it came here."""
         self.is_last = False
         """The operator has ended with it, whatever else there is."""
 
@@ -70,15 +72,25 @@ class Replica(Cell):
         unit = None if self.is_retired else self.team.next_unit(self)
         if unit is None:
             return False
-        self._unit, self._values, self._born = unit, unit.values, unit.born
+        self._unit = unit
         return True
 
     def process(self) -> None:
+        unit = self._unit
+        assert unit is not None
+        self.processed = 0
+        if not unit.is_done:
+            self.work_on(unit)
+
+    def work_on(self, unit: Unit) -> None:
+        """Do it: all that comes of a unit is then in it."""
+        kept, self._unit, self._values, self._born = self._unit, unit, unit.values, unit.born
         try:
             super().process()  # type: ignore[safe-super]
         except Failed as failed:
-            assert self._unit is not None
-            self._unit.error = failed
+            unit.error = failed
+        finally:
+            self._unit = kept
 
     def give(self, port: int, values: list[Any], born: float) -> None:
         if values:
@@ -160,6 +172,7 @@ class Team(Cell):
     """An operator with several replicas."""
 
     _unit_type = Unit
+    can_be_helped = True
     has_last_words = False
     """Whether it may emit something when its input has ended."""
 
@@ -236,6 +249,20 @@ class Team(Cell):
     def is_at_rest(self) -> bool:
         return super().is_at_rest and all(replica.is_at_rest for replica in self.members)
 
+    def helped(self, values: list[Any], born: float) -> Helped | None:
+        """By a replica that nobody is in: helpers are workers in this operator, and count as such."""
+        if not self.can_be_helped or not self.workers or self.is_failed:
+            return None
+        for replica in self._replicas:
+            if replica.claim_idle():
+                unit = Unit(-1, values, born, replica.number, self.run.clock.now())
+                try:
+                    replica.work_on(unit)
+                finally:
+                    replica.release(False)
+                return Helped(values, unit)
+        return None
+
     # What replicas ask for
 
     def next_unit(self, replica: Replica) -> Unit | None:
@@ -247,6 +274,8 @@ class Team(Cell):
             if not values:
                 return None
             unit = self._unit_type(self._taken, values, born, replica.number, self.run.clock.now())
+            if isinstance(values, Helped):
+                unit.given, unit.error, unit.is_done = values.done.given, values.done.error, True
             self._in_flight[unit.serial] = unit
             self._taken += 1
         if len(self._port):
@@ -395,6 +424,7 @@ class Team(Cell):
 class LoopTeam(Team):
     """A stateless driver loop with several replicas."""
 
+    can_be_helped = False
     has_last_words = True
 
     def say_last_words(self, unit: Unit) -> None:

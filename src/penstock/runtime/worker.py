@@ -24,6 +24,7 @@ class Point(Enum):
     PROCESS = auto()
     ASK_FOR_HELP = auto()
     """About to be busy for a while, and somebody else could do what else is ready."""
+    HELP = auto()
     FLUSH = auto()
     RELEASE = auto()
 
@@ -70,6 +71,9 @@ class Worker:
                             cell.process()
                         finally:
                             cell.account(now() - began)
+                        if run.help_share and not cell.has_given_all:
+                            yield Point.HELP
+                            cell.help_readers(run.help_share)
                         yield Point.FLUSH
                         if self._may_follow():
                             self._next = cell.hand_over()
