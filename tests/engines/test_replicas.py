@@ -1,5 +1,6 @@
 """Operators with several replicas: any number of workers in one operator, output as if there were one."""
 
+import sys
 import threading
 
 import pytest
@@ -286,3 +287,62 @@ def test_options_are_checked(engine_options):
     (option,) = engine_options
     with pytest.raises(ps.FlowError, match=f"{option}="):
         ps.engines.Local(**engine_options)
+
+
+def is_helping():
+    """Whether the caller is called by a worker that has just made the tuple, before it was in any queue."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "help_readers":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def test_who_emits_into_a_busy_operator_helps_it():
+    """One worker is held in the operator; the one that makes its input does the rest of the work, in order."""
+    was_helped = threading.Event()
+    helped = []
+
+    def score(x):
+        if x == 0:
+            assert was_helped.wait(20)
+        elif is_helping():
+            helped.append(x)
+            was_helped.set()
+        return x * 10
+
+    flow = ps.Flow("helping")
+    sink = ps.sinks.collect()
+    numbers = flow.read(ps.sources.items(range(40)))
+    numbers.scan(lambda s, x: (s, x), 0).map(score, name="score", replicas=2).write(sink)
+    report = flow.run(ps.engines.Local(threads=2, queue_size=1, helping=1.0))
+    assert sink.items == [x * 10 for x in range(40)]
+    assert helped
+    assert report.operators["score"].received == report.operators["score"].emitted == 40
+
+
+def test_a_failure_of_a_helper_comes_in_its_place():
+    def fail(x):
+        return 1 // (x - 137)
+
+    for seed in range(10):
+        flow = ps.Flow("failing")
+        sink = ps.sinks.collect()
+        flow.read(ps.sources.items(range(300))).map(fail, name="op", replicas=3).write(sink)
+        with pytest.raises(ps.OperatorError, match="failed on 137"):
+            flow.run(shuffled(seed, queue_size=10, helping=0.5))
+        assert len(sink.items) == 137
+
+
+@pytest.mark.parametrize("replicas", [None, 1])
+def test_nobody_helps_an_operator_with_one_replica(replicas):
+    def score(x):
+        assert not is_helping()
+        return x
+
+    flow = ps.Flow("alone")
+    sink = ps.sinks.collect()
+    flow.read(ps.sources.items(range(100))).scan(lambda s, x: (s, x), 0).map(score, replicas=replicas).write(sink)
+    flow.run(ps.engines.Local(threads=3, queue_size=3, helping=1.0, fuse=False))
+    assert sink.items == list(range(100))
