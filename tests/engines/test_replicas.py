@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import penstock as ps
+from penstock.runtime.run import Run
 from tests.conftest import shuffled
 
 
@@ -346,3 +347,31 @@ def test_nobody_helps_an_operator_with_one_replica(replicas):
     flow.read(ps.sources.items(range(100))).scan(lambda s, x: (s, x), 0).map(score, replicas=replicas).write(sink)
     flow.run(ps.engines.Local(threads=3, queue_size=3, helping=1.0, fuse=False))
     assert sink.items == list(range(100))
+
+
+def test_a_cell_is_held_until_its_successor_is_there(monkeypatch):
+    """Or a worker that parks meanwhile would see nobody at work, and take the flow for stuck."""
+    held = []
+    original = Run.replace
+
+    def replace(run, cell, other):
+        held.append(not cell.is_at_rest)
+        original(run, cell, other)
+        held.append(not cell.is_at_rest)
+
+    monkeypatch.setattr(Run, "replace", replace)
+    job = None
+    started = threading.Event()
+
+    def rescale(x):
+        if x == 5:
+            started.wait(10)
+            job.rescale("op", 2)
+        return x
+
+    flow = ps.Flow("held")
+    flow.read(ps.sources.items(range(50))).map(rescale).map(lambda x: x, name="op").write(ps.sinks.null())
+    job = flow.start(ps.engines.Local(threads=2, queue_size=2))
+    started.set()
+    assert job.wait(timeout=20).operators["op"].replicas == 2
+    assert held == [True, True]

@@ -64,9 +64,10 @@ class FunctionCell(Cell):
         for targets in successor.outputs:
             for target in targets:
                 target.writer = successor
-        self.leave_to_successor()
         successor.open()
         self.run.replace(self, successor)
+        # Last: as long as somebody is in this cell, the run is not at rest.
+        self.leave_to_successor()
         return True
 
     def isolate(self, node: Node) -> bool:
