@@ -15,9 +15,9 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.connectors.source import Chunk, Source, Split, splits_from
+from penstock.engines.durable.steps import reached
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import Descriptor, version_of
-from penstock.engines.spark.steps import reached
 from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Loops, Node, Reads
 from penstock.runtime.context import LoopContext

@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
 
+from penstock.engines.durable.checkpoint import Checkpoint
+from penstock.engines.durable.publish import Outputs, Publisher, outputs_of
+from penstock.engines.durable.steps import reached
 from penstock.engines.spark import wire
 from penstock.engines.spark.admission import Admitted, admitted_name
-from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
-from penstock.engines.spark.publish import Outputs, Publisher, outputs_of
 from penstock.engines.spark.stages import Level, LevelBatch, TaskReport, batch_file
-from penstock.engines.spark.steps import reached
 from penstock.engines.spark.tasks import run_level
 from penstock.errors import CheckpointError
 from penstock.flow.nodes import PortRef

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.engines.durable.checkpoint import Checkpoint
+from penstock.engines.durable.publish import Publisher
 from penstock.engines.spark.admission import Admitted, spooled
 from penstock.engines.spark.batches import Batches
-from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.engine import Spark
-from penstock.engines.spark.publish import Publisher
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
 from penstock.observe.report import OperatorReport

@@ -123,9 +123,10 @@ class SparkJob(BackgroundJob):
             self._batches.tasks.update(self._wanted)
 
     def _to_the_end(self) -> Report:
+        from penstock.engines.durable.checkpoint import Checkpoint
+        from penstock.engines.durable.publish import Publisher
         from penstock.engines.spark.admission import Admission, Limits
-        from penstock.engines.spark.checkpoint import Checkpoint
-        from penstock.engines.spark.publish import Publisher
+        from penstock.engines.spark.logs import last_committed
         from penstock.engines.spark.session import query_session
 
         engine, graph = self._engine, self._graph
@@ -140,7 +141,7 @@ class SparkJob(BackgroundJob):
             is_open = True
             limits = Limits(engine.rows_per_batch, engine.bytes_per_batch)
             admission = Admission(graph, checkpoint.files, engine.clock, limits, self._closes)
-            if admission.is_closed and checkpoint.last_committed >= admission.last:
+            if admission.is_closed and last_committed(checkpoint) >= admission.last:
                 raise FlowError(
                     f"checkpoint {checkpoint.root!r} belongs to a run that has ended: its windows and last words are "
                     "out; give a new checkpoint, or run with at_end='keep' the next time"
@@ -167,6 +168,7 @@ class SparkJob(BackgroundJob):
         from pyspark.errors import StreamingQueryException
 
         from penstock.engines.spark.batches import Batches
+        from penstock.engines.spark.logs import last_committed, spark_root
 
         engine = self._engine
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
@@ -174,12 +176,12 @@ class SparkJob(BackgroundJob):
             publisher.recollect(batch, outputs)
         self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
         self._batches.tasks.update(self._wanted)
-        if admission.last <= checkpoint.last_committed and not self._admit(admission) and admission.has_ended:
+        if admission.last <= last_committed(checkpoint) and not self._admit(admission) and admission.has_ended:
             return
         # Spark's simplest source, a row for each batch: there is always a next one, and it waits in `_run_batch` until
         # it is admitted. So Spark's batch ids are our numbers, and its logs hold nothing that grows.
         frame = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()
-        writer = frame.writeStream.option("checkpointLocation", checkpoint.spark_root)
+        writer = frame.writeStream.option("checkpointLocation", spark_root(checkpoint))
         query = writer.foreachBatch(partial(self._run_batch, admission)).start()
         try:
             while not self._stop.at_once and not query.awaitTermination(_LOOK_SECONDS):

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from penstock.clock import SystemClock
 from penstock.connectors.source import Chunk, Source, Split
+from penstock.engines.durable.staging import FileStage, Staged, ValueStage
 from penstock.engines.spark import wire
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
 from penstock.engines.spark.keyed_states import KeyedStates
 from penstock.engines.spark.loops import LoopStep
-from penstock.engines.spark.outlets import FileStage, LineWriter, ValueStage, joined
-from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, Staged, TaskReport
+from penstock.engines.spark.outlets import LineWriter, joined
+from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, TaskReport
 from penstock.engines.spark.timed import TimedStep
 from penstock.flow.nodes import Loops, PortRef, Waits, Writes
 from penstock.plan.groups import Spread

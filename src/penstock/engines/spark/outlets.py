@@ -1,8 +1,7 @@
-"""How sinks' tuples leave a task: as a file's bytes, as lines of one, or pickled for the driver."""
+"""How a sink's lines leave a task, where they are written before they are put in order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,71 +9,12 @@ import pyarrow as pa
 
 from penstock.clock import SystemClock
 from penstock.connectors.files.encoders import LineEncoder
-from penstock.connectors.files.writers import FileSink, encode
-from penstock.connectors.sink import Rejected, Sink, SinkWriter
-from penstock.engines.spark.pickling import dumps
+from penstock.connectors.files.writers import FileSink
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Writes
 from penstock.runtime.failures import survived
 
 _LINE_BREAK = ord("\n")
-
-
-class FileStage(Sink):
-    """Turns tuples into the bytes of one file for each slice."""
-
-    name = "files"
-
-    def __init__(self, sink: FileSink) -> None:
-        self._sink = sink
-        self._data: list[bytes] = []
-        self._rows = 0
-
-    def open(self) -> SinkWriter:
-        self._encoder = self._sink.encoder()
-        return _StageWriter(self)
-
-    def write(self, values: Sequence[Any]) -> Rejected | None:
-        rejected = encode(self._encoder, values)
-        self._rows += len(values) if rejected is None else rejected.position
-        self._data.append(self._encoder.take_bytes())
-        return rejected
-
-    def take(self) -> tuple[bytes, int]:
-        """A whole file, and how many tuples are in it."""
-        if not self._rows:
-            return b"", 0
-        data, rows = b"".join([*self._data, self._encoder.finish()]), self._rows
-        self._encoder, self._data, self._rows = self._sink.encoder(), [], 0
-        return data, rows
-
-
-class ValueStage(Sink):
-    """Keeps tuples for the driver, which hands them to the sink itself."""
-
-    name = "values"
-
-    def __init__(self) -> None:
-        self._values: list[Any] = []
-
-    def open(self) -> SinkWriter:
-        return _StageWriter(self)
-
-    def write(self, values: Sequence[Any]) -> Rejected | None:
-        self._values.extend(values)
-        return None
-
-    def take(self) -> tuple[bytes, int]:
-        values, self._values = self._values, []
-        return dumps(values), len(values)
-
-
-class _StageWriter(SinkWriter):
-    def __init__(self, stage: FileStage | ValueStage) -> None:
-        self._stage = stage
-
-    def write(self, values: Sequence[Any]) -> Rejected | None:
-        return self._stage.write(values)
 
 
 class LineWriter:

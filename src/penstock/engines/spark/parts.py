@@ -8,8 +8,8 @@ from dataclasses import replace
 from penstock.connectors.files.encoders import LineEncoder
 from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
+from penstock.engines.durable.staging import stage_of
 from penstock.engines.spark.marks import Marker, key_of, marker_of
-from penstock.engines.spark.outlets import FileStage, ValueStage
 from penstock.engines.spark.stages import Exit, GroupTask, outlet_of
 from penstock.flow.nodes import Graph, Key, Kind, Node, PortRef, Reads, Writes
 from penstock.plan.groups import Edge, Group, Plan, Spread, needs_marks
@@ -132,8 +132,7 @@ def _kind(node: Node) -> Kind:
     if not node.inputs:
         return Reads(Inlet())
     if isinstance(node.kind, Writes):
-        sink = node.kind.sink
-        return Writes(FileStage(sink) if isinstance(sink, FileSink) else ValueStage())
+        return Writes(stage_of(node.kind.sink))
     return node.kind
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.connectors.source import Source
+from penstock.engines.durable.staging import Staged
 from penstock.engines.spark.marks import Marker
 from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Key, Node
@@ -139,16 +140,6 @@ class LevelBatch:
 
 def batch_file(level: int, batch: int) -> str:
     return f"batches/{batch:010d}-{level}"
-
-
-@dataclass(frozen=True)
-class Staged:
-    """Some output of a sink, in a file that only the manifest makes part of the result."""
-
-    operator: str
-    place: bytes
-    file: str
-    rows: int
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from penstock.connectors.files.writers import FileSink, part_number
 from penstock.connectors.memory import Collect
 from penstock.connectors.sink import SinkWriter
 from penstock.connectors.spark import SparkBatches
-from penstock.engines.spark.stages import Staged
+from penstock.engines.durable.staging import Staged
 from penstock.errors import FlowError, SinkError
 from penstock.flow.nodes import Graph, Node, Writes
 from penstock.runtime.failures import survived

@@ -51,17 +51,6 @@ class Checkpoint:
     def is_local(self) -> bool:
         return self.files.local_path("lock") is not None
 
-    @property
-    def spark_root(self) -> str:
-        """Where Spark keeps its own logs."""
-        return f"{_for_spark(self.root)}/spark"
-
-    @property
-    def last_committed(self) -> int:
-        """The last batch that Spark knows to be done: its output is out."""
-        names = [name.rpartition("/")[2] for name in self.files.names("spark/commits")]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
-
     def remember_sinks(self, sinks: Mapping[str, Any]) -> None:
         """What was there before this query wrote: asked once in its life."""
         self.about = {**self.about, "sinks": {**sinks, **self.about["sinks"]}}
@@ -126,12 +115,6 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint {self.root!r} is in use by another run; stop that one first, or give this one another"
             ) from None
-
-
-def _for_spark(root: str) -> str:
-    """The same place in Hadoop's words."""
-    root = root.rstrip("/")
-    return f"s3a://{root.removeprefix('s3://')}" if root.startswith("s3://") else root
 
 
 def fingerprint(graph: Graph) -> dict[str, str]:

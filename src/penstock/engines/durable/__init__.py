@@ -1,0 +1,1 @@
+"""What survives a process: whose a checkpoint is, and how output becomes visible once."""

@@ -1,0 +1,83 @@
+"""How sinks' tuples are kept until they may be seen: as a file's bytes, or pickled for whoever writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.connectors.files.writers import FileSink, encode
+from penstock.connectors.sink import Rejected, Sink, SinkWriter
+from penstock.state import pickles
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Some output of a sink, in a file that only the manifest makes part of the result."""
+
+    operator: str
+    place: bytes
+    file: str
+    rows: int
+
+
+def stage_of(sink: Sink) -> FileStage | ValueStage:
+    """What takes the place of a sink while its output is not to be seen."""
+    return FileStage(sink) if isinstance(sink, FileSink) else ValueStage()
+
+
+class FileStage(Sink):
+    """Turns tuples into the bytes of one file for each slice."""
+
+    name = "files"
+
+    def __init__(self, sink: FileSink) -> None:
+        self._sink = sink
+        self._data: list[bytes] = []
+        self._rows = 0
+
+    def open(self) -> SinkWriter:
+        self._encoder = self._sink.encoder()
+        return _StageWriter(self)
+
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        rejected = encode(self._encoder, values)
+        self._rows += len(values) if rejected is None else rejected.position
+        self._data.append(self._encoder.take_bytes())
+        return rejected
+
+    def take(self) -> tuple[bytes, int]:
+        """A whole file, and how many tuples are in it."""
+        if not self._rows:
+            return b"", 0
+        data, rows = b"".join([*self._data, self._encoder.finish()]), self._rows
+        self._encoder, self._data, self._rows = self._sink.encoder(), [], 0
+        return data, rows
+
+
+class ValueStage(Sink):
+    """Keeps tuples for the driver, which hands them to the sink itself."""
+
+    name = "values"
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+
+    def open(self) -> SinkWriter:
+        return _StageWriter(self)
+
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        self._values.extend(values)
+        return None
+
+    def take(self) -> tuple[bytes, int]:
+        values, self._values = self._values, []
+        return pickles.dumps(values), len(values)
+
+
+class _StageWriter(SinkWriter):
+    def __init__(self, stage: FileStage | ValueStage) -> None:
+        self._stage = stage
+
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        return self._stage.write(values)
