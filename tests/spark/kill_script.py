@@ -8,20 +8,8 @@ import signal
 import threading
 from pathlib import Path
 
-import penstock as ps
 from penstock.engines.spark import admission, batches
-
-
-def make_flow(folder: Path, inputs: Path | None = None) -> ps.Flow:
-    flow = ps.Flow("killed")
-    lines = flow.read(ps.sources.text(inputs or folder / "in"), name="lines").map(int)
-    counted = lines.key_by(lambda x: x % 7).stateful_map(lambda s, x: (s + 1, [x, s]), init=int, name="counted")
-    counted.write(ps.sinks.json(folder / "out"), name="files")
-    windows = lines.key_by(lambda x: x % 11).window(ps.windows.tumbling(100, time=lambda x: x % 977, lateness=500))
-    windows.count(name="windows").write(ps.sinks.json(folder / "windows"), name="counts")
-    total = counted.map(lambda pair: pair[0]).scan(lambda s, x: (s + x, s + x), 0, name="total")
-    total.write(ps.sinks.text(folder / "totals"), name="totals")
-    return flow
+from tests.killed_flow import make_flow
 
 
 def main(folder: Path, step: str, batch: int) -> None:

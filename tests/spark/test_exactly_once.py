@@ -13,19 +13,16 @@ from penstock.clock import SystemClock
 from penstock.engines.spark import batches
 from penstock.engines.spark.admission import Admission, Limits
 from penstock.state.files import Files
+from tests.killed_flow import expected, write_input, written
 from tests.spark import kill_script
 
 SCRIPT = Path(kill_script.__file__)
 STEPS = ("admitted", "planned", "processed", "manifest", "published")
-COUNT = 3_000
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "in").mkdir()
-    for number in range(3):
-        lines = [str(x) for x in range(COUNT) if x % 3 == number]
-        (tmp_path / "in" / f"{number}.txt").write_text("\n".join(lines) + "\n")
+    write_input(tmp_path)
     return tmp_path
 
 
@@ -43,18 +40,6 @@ def run_script(folder, call):
         timeout=300,
         check=False,
     )
-
-
-def written(folder, what):
-    parts = sorted((folder / what).glob("part-*"))
-    return [line for part in parts for line in part.read_text().splitlines()]
-
-
-def expected(folder):
-    """What one run to the end writes, on the sequential engine."""
-    flow = kill_script.make_flow(folder / "reference", inputs=folder / "in")
-    flow.run("sequential", at_end="keep")
-    return {what: written(folder / "reference", what) for what in ("out", "totals", "windows")}
 
 
 def check_after(folder, step, batch):

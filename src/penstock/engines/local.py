@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
+from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.errors import FlowError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
@@ -57,6 +59,8 @@ class Local(Engine):
         reorder: Literal["ring", "lock"] = "ring",
         reorder_size: int = 256,
         keyed_queue: Literal["hybrid", "shared", "partitioned"] = "hybrid",
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_seconds: float = 10.0,
         fuse: bool = True,
         record_arrivals: bool = False,
         clock: Clock | None = None,
@@ -106,6 +110,8 @@ class Local(Engine):
         )
         self.clock = clock or SystemClock()
         self._driver = driver
+        self.checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+        self.checkpoint_seconds = checkpoint_seconds
 
     def driver(self, flow: str) -> Driver:
         if self._driver is not None:
@@ -113,7 +119,8 @@ class Local(Engine):
         return Threads(self.threads, flow, dedicated=self.threading == "dedicated")
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
-        return LocalJob(self, graph, at_end or "close")
+        # With a checkpoint another run may go on, so windows stay open; as on Spark.
+        return LocalJob(self, graph, at_end or ("close" if self.checkpoint is None else "keep"))
 
     def explain(self, graph: Graph) -> str:
         groups = fused_groups(graph, self.settings)
@@ -128,6 +135,11 @@ class LocalJob(BackgroundJob):
     def __init__(self, engine: Local, graph: Graph, at_end: AtEnd) -> None:
         self._engine = engine
         self._driver = engine.driver(graph.flow)
+        self._ends_at_once = False
+        self._checkpoint: LocalCheckpoint | None = None
+        if engine.checkpoint is not None:
+            self._checkpoint = LocalCheckpoint(engine.checkpoint, graph, engine.clock, engine.checkpoint_seconds)
+            graph = self._checkpoint.graph
         settings = Settings(**{**engine.settings.__dict__, "closes_at_end": at_end == "close"})
         self._run = Run(graph, engine.clock, engine.policy, settings, self._driver.on_ready)
         self._run.cells = build_cells(graph, self._run)
@@ -135,6 +147,7 @@ class LocalJob(BackgroundJob):
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def stop(self, drain: bool = True) -> None:
+        self._ends_at_once = self._ends_at_once or not drain
         self._run.stop(drain)
         self._background.join()
 
@@ -176,8 +189,22 @@ class LocalJob(BackgroundJob):
         return self._driver.stuck() if isinstance(self._driver, Threads) else []
 
     def _to_the_end(self) -> Report:
+        if self._checkpoint is None:
+            self._drive()
+            return self._run.report(self._engine.name)
+        has_failed = True
+        try:
+            self._checkpoint.attach(self._run)
+            self._drive()
+            if self._run.settings.closes_at_end and not self._ends_at_once:
+                self._checkpoint.take(self._run, closed=True)
+            has_failed = False
+        finally:
+            self._checkpoint.leave(has_failed)
+        return replace(self._run.report(self._engine.name), batches=tuple(self._checkpoint.reports))
+
+    def _drive(self) -> None:
         try:
             self._driver.drive()
         finally:
             self._run.leave()
-        return self._run.report(self._engine.name)

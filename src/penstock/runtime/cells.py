@@ -163,6 +163,13 @@ class Cell(ABC):
     def restore(self, kept: Mapping[str, Any]) -> None:
         """Go on with the snapshots of an earlier life."""
 
+    def offsets(self) -> dict[str, dict[str, int]]:
+        """How far sources have been read, by partition."""
+        return {}
+
+    def restore_offsets(self, offsets: Mapping[str, Any]) -> None:
+        """Go on reading from there; before it is opened."""
+
     def close_controls(self) -> None:
         """Nobody will send anything to the control inputs any more."""
 

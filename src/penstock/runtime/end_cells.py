@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import Chunk, Unreadable, splits_from
@@ -26,19 +27,30 @@ class SourceCell(Cell):
         assert isinstance(node.kind, Reads)
         self._source = node.kind.source
         self._has_ended = False
+        self._offset: dict[str, int] = {}
 
     def open(self) -> None:
-        splits = list(splits_from(self._source))
-        self._chunks = (chunk for split in splits for chunk in self._source.read(split, self.run.clock))
+        splits = list(splits_from(self._source, self._offset))
+        self._chunks = (
+            (split.partition, chunk) for split in splits for chunk in self._source.read(split, self.run.clock)
+        )
+
+    def offsets(self) -> dict[str, dict[str, int]]:
+        return {self.name: dict(self._offset)}
+
+    def restore_offsets(self, offsets: Mapping[str, Any]) -> None:
+        self._offset = dict(offsets.get(self.name, {}))
 
     def take(self) -> bool:
         if self.run.is_stopping:
-            self.is_over = True
-        return not (self.is_over or self._has_ended or self.is_waiting or self.run.is_failing)
+            self.is_over = self.is_over or self.run.settings.closes_at_end
+            self._has_ended = True
+        is_idle = self.is_over or self._has_ended or self.is_waiting
+        return not (is_idle or self.run.is_failing or self.run.is_pausing)
 
     def process(self) -> None:
         (node,) = self.nodes
-        chunk = next(self._chunks, None)
+        partition, chunk = next(self._chunks, ("", None))
         now = self.run.clock.now()
         if chunk is None:
             self._has_ended = True
@@ -47,7 +59,12 @@ class SourceCell(Cell):
             self.run.timers.call_at(now + chunk.idle_seconds, self)
             self.is_waiting = True
         else:
-            self._send(node, chunk, now)
+            self._read(node, partition, chunk, now)
+
+    def _read(self, node: Node, partition: str, chunk: Chunk, now: float) -> None:
+        self._offset[partition] = chunk.end
+        self._send(node, chunk, now)
+        self.run.pause_if_due()
 
     def _send(self, node: Node, chunk: Chunk, born: float) -> None:
         values = chunk.values if isinstance(chunk.values, list) else list(chunk.values)
@@ -77,7 +94,7 @@ class AsyncSourceCell(SourceCell):
     """A source that awaits what it reads: the event loop fills a small buffer and waits while it is full."""
 
     def open(self) -> None:
-        self._buffer: deque[Chunk | Exception | None] = deque()
+        self._buffer: deque[tuple[str, Chunk] | Exception | None] = deque()
         self._has_room = asyncio.Event()
         self._pump = self.run.event_loop.submit(self._fill())
 
@@ -90,23 +107,23 @@ class AsyncSourceCell(SourceCell):
 
     def process(self) -> None:
         (node,) = self.nodes
-        chunk = self._buffer.popleft()
+        found = self._buffer.popleft()
         self.run.event_loop.call(self._has_room.set)
-        if isinstance(chunk, Exception):
+        if isinstance(found, Exception):
             self._has_ended = True
-            self.failed(node, None, chunk, self.run.clock.now())
-        if not isinstance(chunk, Chunk):
+            self.failed(node, None, found, self.run.clock.now())
+        if not isinstance(found, tuple):
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
             return
-        self._send(node, chunk, self.run.clock.now())
+        self._read(node, *found, self.run.clock.now())
 
     async def _fill(self) -> None:
         last: Exception | None = None
         try:
-            for split in splits_from(self._source):
+            for split in splits_from(self._source, self._offset):
                 async for chunk in self._source.read_async(split):
-                    self._buffer.append(chunk)
+                    self._buffer.append((split.partition, chunk))
                     self.notify()
                     while len(self._buffer) >= _CHUNKS_AHEAD:
                         self._has_room.clear()

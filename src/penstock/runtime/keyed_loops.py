@@ -85,6 +85,11 @@ class KeyedLoops:
         """The key and the snapshot of each."""
         return {identity: (loop.context.key, loop.snapshot()) for identity, loop in self.loops.items()}
 
+    def leave(self) -> None:
+        """End them where they stand."""
+        for loop in self.loops.values():
+            loop.close()
+
     def _go_on(self, loop: Loop) -> None:
         while not loop.is_done and loop.context.can_go_on():
             loop.resume_or_restart(self._fail)

@@ -352,7 +352,7 @@ class KeyedLoopTeam(KeyedTeam):
 
     def snapshots(self) -> dict[str, Any]:
         loops = {identity: kept for bucket in self._buckets.values() for identity, kept in bucket.snapshot().items()}
-        return {self.name: (loops, [self._port.take(len(self._port))[0]])}
+        return {self.name: (loops, [self._port.waiting()])}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         loops, (waiting,) = kept.get(self.name, ({}, [[]]))
@@ -369,6 +369,12 @@ class KeyedLoopTeam(KeyedTeam):
         replica = self._replicas[0]
         assert isinstance(replica, KeyedReplica)
         return replica
+
+    def leave(self, has_failed: bool) -> None:
+        super().leave(has_failed)
+        for bucket in self._buckets.values():
+            if isinstance(bucket, LoopBucket):
+                bucket.loops.leave()
 
     def say_last_words(self, unit: Unit) -> None:
         """Of all keys, in the order in which they always come."""

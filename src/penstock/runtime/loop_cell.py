@@ -95,7 +95,7 @@ class LoopCell(Cell):
 
     def snapshots(self) -> dict[str, Any]:
         loops = {identity: (loop.context.key, loop.snapshot()) for identity, loop in self._loops.items()}
-        return {self._node.name: (loops, [port.take(len(port))[0] for port in self.inputs])}
+        return {self._node.name: (loops, [port.waiting() for port in self.inputs])}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         if self._node.name not in kept:

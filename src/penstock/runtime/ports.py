@@ -99,6 +99,11 @@ class Port:
             writer.notify()
         return values, born
 
+    def waiting(self) -> list[Any]:
+        """All tuples that are here, which stay."""
+        with self._lock:
+            return [value for values, _ in self._chunks for value in values][self._taken :]
+
     def await_room(self, writer: Cell) -> bool:
         """Register a writer that is to be notified; `False` if there is room by now."""
         with self._lock:

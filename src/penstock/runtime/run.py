@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.clock import Clock
 from penstock.errors import FlowError, PenstockError
@@ -55,6 +55,19 @@ class Settings:
     """How the replicas of a keyed operator share out its keys."""
 
 
+class Quiet(Protocol):
+    """What happens when sources pause and nothing is under way."""
+
+    def opened(self, run: Run) -> None:
+        """All cells are open, and nobody works yet."""
+
+    def is_due(self) -> bool:
+        """Whether sources should pause."""
+
+    def take(self, run: Run) -> None:
+        """They do, and nothing is under way; or nothing more comes, and the flow is to be kept as it is."""
+
+
 class Run:
     """Everything that the workers of one run share."""
 
@@ -74,6 +87,9 @@ class Run:
         self.cells: list[Cell] = []
         self.is_over = False
         self.is_stopping = False
+        self.is_pausing = False
+        """Sources read no more until everything that they have read is out."""
+        self.quiet: Quiet | None = None
         self.recorded: dict[str, list[Sight]] = {}
         self.decisions: list[Decision] = []
         self._graph = graph
@@ -97,6 +113,8 @@ class Run:
         for cell in reversed(self.cells):
             cell.open()
         self._has_opened = True
+        if self.quiet is not None:
+            self.quiet.opened(self)
         for cell in self.cells:
             cell.notify()
 
@@ -232,6 +250,11 @@ class Run:
         elapsed = self.clock.now() - self._started
         return min(1.0, seconds / elapsed) if elapsed > 0 else 0.0
 
+    def pause_if_due(self) -> None:
+        """Called by a source that has read something: whether it may go on."""
+        if self.quiet is not None and self.quiet.is_due():
+            self.is_pausing = True
+
     # When nothing can go on
 
     def at_rest(self) -> bool:
@@ -244,9 +267,13 @@ class Run:
             return False
         if self.relieve():
             return True
+        if self.is_pausing and not self.is_failing:
+            return self._be_quiet()
         if self.waits_for_outside and not self.is_failing:
             return False
         if self.is_failing or not self.settings.closes_at_end:
+            if not self.is_failing:
+                self._take_quietly()
             self.end()
             return True
         for cell in self.cells:
@@ -259,6 +286,28 @@ class Run:
         self._crash = FlowError(f"flow {self.flow!r}: {stuck} waits for what never comes")
         self.end()
         return True
+
+    def _be_quiet(self) -> bool:
+        """The sources pause, and nothing else is under way; unless something is awaited."""
+        if any(cell.waits_for_outside for cell in self.cells if not cell.is_complete and not cell.is_source):
+            return False
+        self.is_pausing = False
+        self._take_quietly()
+        for cell in self.cells:
+            if cell.is_source:
+                cell.notify()
+        return True
+
+    def _take_quietly(self) -> None:
+        try:
+            if self.quiet is not None:
+                self.quiet.take(self)
+        except PenstockError as error:
+            self._failure = Failed(len(self.cells), error)
+            self.end()
+        except BaseException as error:
+            self._crash = error
+            self.end()
 
     def relieve(self) -> bool:
         """Make room for writers that wait for a reader which waits for somebody else; whether there were any."""
