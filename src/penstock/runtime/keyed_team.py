@@ -267,7 +267,8 @@ class KeyedTeam(Team):
     def next_parts(self, replica: Replica) -> list[Part]:
         """Parts of buckets that nobody else holds."""
         while True:
-            parts = self._worklist.take(replica.budget(len(self._port)), replica.number, len(self._replicas))
+            workers = len(self._replicas)
+            parts = self._worklist.take(replica.budget(len(self._port) // workers), replica.number, workers)
             if parts or not self._split(replica):
                 break
         self.wake_one()
@@ -295,7 +296,8 @@ class KeyedTeam(Team):
         if not self._splitting.acquire(blocking=False):
             return False
         try:
-            unit = self.next_unit(replica)
+            # For all of them: who takes a chunk's worth alone holds most buckets, and leaves nothing to the others.
+            unit = self.next_unit(replica, len(self._replicas))
             if unit is None:
                 return False
             assert isinstance(unit, KeyedUnit)

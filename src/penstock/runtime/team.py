@@ -265,12 +265,15 @@ class Team(Cell):
 
     # What replicas ask for
 
-    def next_unit(self, replica: Replica) -> Unit | None:
-        """A chunk and its serial number, in one step; nothing while too many units wait for an earlier one."""
+    def next_unit(self, replica: Replica, workers: int = 1) -> Unit | None:
+        """A chunk and its serial number, in one step; nothing while too many units wait for an earlier one.
+
+        `workers` is how many will share it.
+        """
         with self._admission:
             if self.is_failed or not self._may_take():
                 return None
-            values, born = self._port.take(replica.budget(len(self._port)))
+            values, born = self._port.take(workers * replica.budget(len(self._port) // workers))
             if not values:
                 return None
             unit = self._unit_type(self._taken, values, born, replica.number, self.run.clock.now())
