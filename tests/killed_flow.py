@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import penstock as ps
@@ -26,6 +29,25 @@ def write_input(folder: Path, files: int = 3) -> None:
     for number in range(files):
         lines = [str(x) for x in range(COUNT) if x % files == number]
         (folder / "in" / f"{number:02d}.txt").write_text("\n".join(lines) + "\n")
+
+
+def dying_at(step: str, batch: int) -> Callable[[str], None]:
+    """What to put in the place of `reached`: it kills this process when a step is reached for the so-many-th time."""
+    left = batch
+
+    def reached(name: str) -> None:
+        nonlocal left
+        if name == step:
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+
+    return reached
+
+
+def check_written(folder: Path) -> None:
+    for what, lines in expected(folder).items():
+        assert written(folder, what) == lines, what
 
 
 def written(folder: Path, what: str) -> list[str]:

@@ -10,22 +10,13 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.engines import local_checkpoint
-from tests.killed_flow import make_flow
+from tests.killed_flow import dying_at, make_flow
 
 local_checkpoint._PAUSES_PER_INTERVAL = 0  # as many checkpoints as can be
 
 
 def main(folder: Path, step: str, batch: int, replicas: int = 1) -> None:
-    seen = 0
-
-    def reached(name: str) -> None:
-        nonlocal seen
-        if name == step:
-            if seen == batch:
-                os.kill(os.getpid(), signal.SIGKILL)
-            seen += 1
-
-    local_checkpoint.reached = reached
+    local_checkpoint.reached = dying_at(step, batch)
     _run(folder, replicas)
 
 

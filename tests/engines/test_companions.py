@@ -147,6 +147,19 @@ def test_what_cannot_be_sent_is_refused_before_anything_runs():
         result(lambda s: s.map(locked), processes())
 
 
+def test_a_tuple_that_cannot_be_sent_names_its_operator():
+    for make in (
+        lambda s: s.scan(lambda n, x: (n, threading.Lock()), 0).map(str, name="op"),
+        lambda s: s.map(lock, name="op"),
+    ):
+        with pytest.raises(ps.OperatorError, match="'op' .* cannot pickle"):
+            result(make, processes())
+
+
+def lock(x):
+    return threading.Lock()
+
+
 def test_a_script_needs_no_guard_and_its_classes_travel(tmp_path):
     """A companion does not run the script again."""
     script = tmp_path / "script.py"

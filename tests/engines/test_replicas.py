@@ -8,14 +8,7 @@ import pytest
 import penstock as ps
 from penstock.runtime.run import Run
 from tests.conftest import shuffled
-
-
-class Doubled(ps.Operator):
-    kind = "stateless"
-
-    async def process(self, ctx):
-        async for value in ctx.inputs[0]:
-            await ctx.emit_many([value, value])
+from tests.spark.flows import Doubled
 
 
 class Positions(ps.Operator):
@@ -375,3 +368,43 @@ def test_a_cell_is_held_until_its_successor_is_there(monkeypatch):
     started.set()
     assert job.wait(timeout=20).operators["op"].replicas == 2
     assert held == [True, True]
+
+
+def test_rescales_between_two_chunks_are_all_carried_out():
+    """Several operators of one loop, and one that is told to stay after all."""
+    started = threading.Event()
+
+    def wait(x):
+        started.wait(10)
+        return x
+
+    flow = ps.Flow("several")
+    sink = ps.sinks.collect()
+    stream = flow.read(ps.sources.items(range(100))).map(wait, name="first")
+    for name in ("a", "b", "c", "d"):
+        stream = stream.map(lambda x: x + 1, name=name)
+    stream.write(sink)
+    job = flow.start(ps.engines.Local(threads=2, queue_size=4))
+    for name, replicas in ("c", 2), ("a", 3), ("d", 4), ("b", 5), ("c", 6), ("d", 1):
+        job.rescale(name, replicas)
+    started.set()
+    report = job.wait(timeout=20)
+    assert [report.operators[name].replicas for name in ("first", "a", "b", "c", "d")] == [1, 3, 5, 6, 1]
+    assert sink.items == [x + 4 for x in range(100)]
+
+
+def test_replicas_that_have_left_are_the_first_to_come_back():
+    job = None
+    started = threading.Event()
+
+    def rescale(x):
+        started.wait(10)
+        job.rescale("op", 1 + x % 3)
+        return x
+
+    flow = ps.Flow("back")
+    flow.read(ps.sources.items(range(100))).map(rescale).map(lambda x: x, name="op", replicas=2).write(ps.sinks.null())
+    job = flow.start(ps.engines.Local(threads=2, queue_size=4))
+    started.set()
+    job.wait(timeout=20)
+    assert len(job._run.cell_of("op").members) == 3

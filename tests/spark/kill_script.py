@@ -9,21 +9,11 @@ import threading
 from pathlib import Path
 
 from penstock.engines.spark import admission, batches
-from tests.killed_flow import make_flow
+from tests.killed_flow import dying_at, make_flow
 
 
 def main(folder: Path, step: str, batch: int) -> None:
-    seen = 0
-
-    def reached(name: str) -> None:
-        nonlocal seen
-        if name == step:
-            if seen == batch:
-                os.kill(os.getpid(), signal.SIGKILL)
-            seen += 1
-
-    batches.reached = reached
-    admission.reached = reached
+    batches.reached = admission.reached = dying_at(step, batch)
     _run(folder)
 
 

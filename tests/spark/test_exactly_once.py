@@ -13,7 +13,7 @@ from penstock.clock import SystemClock
 from penstock.engines.spark import batches
 from penstock.engines.spark.admission import Admission, Limits
 from penstock.state.files import Files
-from tests.killed_flow import expected, write_input, written
+from tests.killed_flow import check_written, write_input, written
 from tests.spark import kill_script
 
 SCRIPT = Path(kill_script.__file__)
@@ -51,8 +51,7 @@ def check_after(folder, step, batch):
 def check_finished(folder):
     finished = run_script(folder, "main(folder, 'never', 0)")
     assert finished.returncode == 0, finished.stderr[-2000:]
-    for what, lines in expected(folder).items():
-        assert written(folder, what) == lines, what
+    check_written(folder)
 
 
 @pytest.mark.timeout(600)

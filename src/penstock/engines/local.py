@@ -142,7 +142,12 @@ class LocalJob(BackgroundJob):
             graph = self._checkpoint.graph
         settings = Settings(**{**engine.settings.__dict__, "closes_at_end": at_end == "close"})
         self._run = Run(graph, engine.clock, engine.policy, settings, self._driver.on_ready)
-        self._run.cells = build_cells(graph, self._run)
+        try:
+            self._run.cells = build_cells(graph, self._run)
+        except BaseException:
+            if self._checkpoint is not None:
+                self._checkpoint.leave(has_failed=True)
+            raise
         self._driver.attach(self._run)
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 

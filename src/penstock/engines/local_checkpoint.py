@@ -6,7 +6,6 @@ operators. A checkpoint is a batch: all that has come out since the last one bec
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from dataclasses import replace
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.durable.publish import Outputs, Publisher
-from penstock.engines.durable.staging import FileStage, ValueStage, stage_of
+from penstock.engines.durable.staging import FileStage, ValueStage, stage_file, stage_of
 from penstock.engines.durable.steps import reached
-from penstock.errors import CheckpointError, FlowError
+from penstock.errors import FlowError
 from penstock.flow.nodes import Graph, Loops, Writes
 from penstock.observe.report import BatchReport
 from penstock.runtime.run import Run
@@ -43,10 +42,7 @@ class LocalCheckpoint:
             self._checkpoint.remember_sinks(self._publisher.open())
             self._latest = self._checkpoint.manifests.latest()
             if self._latest is not None and self._latest.closed:
-                raise FlowError(
-                    f"checkpoint {root!r} belongs to a run that has ended: its windows and last words are out; give a "
-                    "new checkpoint, or run with at_end='keep' the next time"
-                )
+                self._checkpoint.refuse_to_go_on()
             self._go_on_with(self._latest)
         except BaseException:
             self._checkpoint.leave()
@@ -105,9 +101,7 @@ class LocalCheckpoint:
         for name, stage in self._stages.items():
             data, rows = stage.take()
             if rows:
-                file = f"outputs/{batch:010d}/{hashlib.sha256(data).hexdigest()}"
-                self._checkpoint.files.write(file, data)
-                outputs[name] = [[file, rows]]
+                outputs[name] = [[stage_file(self._checkpoint.files, batch, data), rows]]
         reached("staged")
         states = self._states()
         if not closed:  # nobody goes on with what has said its last words
@@ -118,10 +112,7 @@ class LocalCheckpoint:
         reached("processed")
         offsets = {name: offset for cell in run.cells for name, offset in cell.offsets().items()}
         manifest = Manifest(batch, self._checkpoint.about["operators"], 1, offsets, chains, outputs, closed)
-        if not self._checkpoint.manifests.write(manifest):
-            raise CheckpointError(
-                f"checkpoint {self._checkpoint.root!r}: batch {batch} was written by another run; only one may run"
-            )
+        self._checkpoint.commit(manifest)
         reached("manifest")
         self._latest = manifest
         self._publish(batch, outputs)
@@ -132,13 +123,9 @@ class LocalCheckpoint:
         self._next_at = self._clock.now() + max(self._seconds, _PAUSES_PER_INTERVAL * paused)
 
     def _publish(self, batch: int, outputs: Outputs) -> None:
-        files = self._checkpoint.files
         self._publisher.publish(batch, outputs, None)
-        files.write(_PUBLISHED, str(batch).encode())
-        for operator, staged in self._outputs_before.items():
-            if not self._publisher.is_kept(operator):
-                for file, _ in staged:
-                    files.delete(file)
+        self._checkpoint.files.write(_PUBLISHED, str(batch).encode())
+        self._publisher.forget(self._outputs_before)
         self._outputs_before = outputs
 
     def _states(self) -> TaskStates:

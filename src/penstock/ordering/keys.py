@@ -44,6 +44,11 @@ def key_bytes(key: Any) -> bytes:
     return _other_key_bytes(key)
 
 
+def bucket_of(identity: bytes, buckets: int) -> int:
+    """Which of so many buckets a key belongs to, by its canonical bytes."""
+    return zlib.crc32(identity) % buckets
+
+
 def firing_order(identity: bytes) -> tuple[int, bytes]:
     """What decides between keys that are due together: the hash, then the bytes."""
     return zlib.crc32(identity), identity

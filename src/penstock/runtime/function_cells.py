@@ -34,32 +34,40 @@ class FunctionCell(Cell):
         self._port = port
         self._values: list[Any] = []
         self._born = 0.0
-        self._successor: tuple[Node, Callable[[FunctionCell], Cell]] | None = None
+        self._successors: dict[str, tuple[Node, Callable[[FunctionCell], Cell]]] = {}
 
     def succeed(self, node: Node, make: Callable[[FunctionCell], Cell]) -> None:
         """From its next chunk on, let a node be a cell of another kind, by itself; `make` is given the old one.
 
-        Called under the run's lock for changes, like `change`.
+        Called under the run's lock for changes, like `stay` and `change`.
         """
-        self._successor = node, make
+        self._successors[node.name] = node, make
         self.notify()
+
+    def stay(self, node: Node) -> None:
+        """Let it be after all."""
+        self._successors.pop(node.name, None)
 
     @property
     def is_to_change(self) -> bool:
-        return self._successor is not None
+        return bool(self._successors)
 
     def change(self) -> bool:
         """Everything taken is out, and nobody else is in this cell: swap; whether this cell is no more."""
-        if self._successor is None:
-            return False
-        node, make = self._successor
-        self._successor = None
-        if not self.isolate(node):
-            other = self.run.cell_of(node.name)
-            assert isinstance(other, FunctionCell)
-            other.succeed(node, make)
-            return False
-        successor = make(self)
+        wanted, self._successors = self._successors, {}
+        own: Callable[[FunctionCell], Cell] | None = None
+        for node, make in wanted.values():
+            if self.isolate(node):
+                own = make
+            else:
+                other = self.run.cell_of(node.name)
+                assert isinstance(other, FunctionCell)
+                other.succeed(node, make)
+        if own is not None:
+            self._leave_to(own(self))
+        return own is not None
+
+    def _leave_to(self, successor: Cell) -> None:
         successor.depth, successor.outputs = self.depth, self.outputs
         for targets in successor.outputs:
             for target in targets:
@@ -68,7 +76,6 @@ class FunctionCell(Cell):
         self.run.replace(self, successor)
         # Last: as long as somebody is in this cell, the run is not at rest.
         self.leave_to_successor()
-        return True
 
     def isolate(self, node: Node) -> bool:
         """Cut off what is not this node; whether the node is here."""
@@ -130,7 +137,7 @@ class ChainCell(FunctionCell):
         return self._cut_at is not None or super().is_to_change
 
     def isolate(self, node: Node) -> bool:
-        if node not in self.nodes:  # it was cut off when it should have become something else
+        if node not in self.nodes:  # it was cut off just now
             return False
         at = self.nodes.index(node)
         if at:

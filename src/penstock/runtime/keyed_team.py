@@ -7,20 +7,20 @@ worked on in order, by whoever holds that bucket; a unit is done when its last p
 from __future__ import annotations
 
 import threading
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.errors import PenstockError
 from penstock.flow.nodes import Key, Node, Remembers
-from penstock.ordering.keys import firing_order, key_bytes
+from penstock.ordering.keys import bucket_of, firing_order, key_bytes
 from penstock.ordering.reorder import ReorderBuffer
 from penstock.ordering.worklists import Worklist
 from penstock.runtime.cells import Failed
 from penstock.runtime.chain import changes_number, compile_chain, kept_of, make_part, restore_part
-from penstock.runtime.failures import dead_letter
+from penstock.runtime.failures import survived
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.keyed_loops import KeyedLoops
 from penstock.runtime.ports import Port
@@ -200,18 +200,15 @@ class KeyedReplica(Replica, FunctionCell):
         def fail(position: int, value: Any, error: Exception) -> None:
             (node,) = self.nodes
             try:
-                self.failed(node, value, error, part.unit.born)
-            except Failed as failed:
-                part.error = (position, failed)
+                letter = survived(self.run.flow, node, value, error)
+            except PenstockError as failure:
+                part.error = (position, Failed(self.place, failure))
                 raise Ended from None
-            if node.on_error == "dead-letter":
-                letters = part.found.setdefault(self.dead_letter_port(node), [])
-                letters.append((position, dead_letter(node, value, error)))
+            self.counters[node.name].failed += 1
+            if letter is not None:
+                part.found.setdefault(self.dead_letter_port(node), []).append((position, letter))
 
         return fail
-
-    def give_dead_letter(self, node: Node, value: Any, error: Exception, born: float) -> None:
-        """It has a position, and goes with its part."""
 
     def flush(self) -> bool:
         parts, self._parts = self._parts, []
@@ -232,7 +229,7 @@ class KeyedTeam(Team):
         place: float,
         node: Node,
         port: Port,
-        make_replica: Callable[[Team], Replica],
+        make_replica: Callable[[], Replica],
         buffer: Callable[[int, Any], ReorderBuffer],
         worklist: Callable[[], Worklist[Part]],
         key: Key,
@@ -327,7 +324,7 @@ class KeyedTeam(Team):
         """Of a key that is new; what has none goes to the first, where its function fails on it."""
         try:
             key = self._key(value)
-            bucket = _bucket_of(key_bytes(key))
+            bucket = bucket_of(key_bytes(key), BUCKETS)
         except Exception:
             return 0
         if len(self._bucket_of) >= _MOST_KNOWN_KEYS:
@@ -346,11 +343,13 @@ class KeyedFunctionTeam(KeyedTeam):
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         for key, state in kept.get(self.name, {}).items():
-            self.bucket(_bucket_of(key_bytes(key))).restore({key: state})
+            self.bucket(bucket_of(key_bytes(key), BUCKETS)).restore({key: state})
 
 
 class KeyedLoopTeam(KeyedTeam):
     """A keyed driver loop with several replicas."""
+
+    has_last_words = True
 
     def snapshots(self) -> dict[str, Any]:
         loops = {identity: kept for bucket in self._buckets.values() for identity, kept in bucket.snapshot().items()}
@@ -359,12 +358,10 @@ class KeyedLoopTeam(KeyedTeam):
     def restore(self, kept: Mapping[str, Any]) -> None:
         loops, (waiting,) = kept.get(self.name, ({}, [[]]))
         for identity, snapshot in loops.items():
-            self.bucket(_bucket_of(identity)).restore({identity: snapshot})
+            self.bucket(bucket_of(identity, BUCKETS)).restore({identity: snapshot})
         if waiting:
             self._port.grow(max(self._port.capacity, len(waiting)))
             self._port.offer(waiting, self.run.clock.now())
-
-    has_last_words = True
 
     @property
     def _speaker(self) -> KeyedReplica:
@@ -400,7 +397,3 @@ class KeyedLoopTeam(KeyedTeam):
         unit.merge()
         counters = self._speaker.counters[self.name]
         counters.emitted += sum(len(found) for port, found in part.found.items() if port < self.nodes[0].outputs)
-
-
-def _bucket_of(identity: bytes) -> int:
-    return zlib.crc32(identity) % BUCKETS

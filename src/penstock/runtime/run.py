@@ -251,7 +251,7 @@ class Run:
         return min(1.0, seconds / elapsed) if elapsed > 0 else 0.0
 
     def pause_if_due(self) -> None:
-        """Called by a source that has read something: whether it may go on."""
+        """Called by a source that has read something."""
         if self.quiet is not None and self.quiet.is_due():
             self.is_pausing = True
 

@@ -163,7 +163,6 @@ class LoopReplica(Replica, LoopCell):
         self._unit = unit
         (loop,) = self._loops.values()
         loop.ports[0].ended = True
-        unit.values = []
         self.process()
         self._unit = None
 
@@ -182,7 +181,7 @@ class Team(Cell):
         place: float,
         nodes: Sequence[Node],
         port: Port,
-        make_replica: Callable[[Team], Replica],
+        make_replica: Callable[[], Replica],
         buffer: Callable[[int, Any], ReorderBuffer],
     ) -> None:
         super().__init__(run, place, nodes, [port])
@@ -222,16 +221,19 @@ class Team(Cell):
         replicas = list(self._replicas)
         for replica in replicas[count:]:
             replica.is_retired = True
-            self._retired.append(replica)
+        self._retired += replicas[count:]
         del replicas[count:]
         while len(replicas) < count:
-            replica = self._make_replica(self)
-            replica.team, replica.number = self, len(replicas)
-            replica.depth = self.depth
-            replica.open()
-            replicas.append(replica)
+            replicas.append(self._retired.pop() if self._retired else self._new_replica())
+            replicas[-1].is_retired, replicas[-1].number = False, len(replicas) - 1
         self._replicas = replicas
         self.wake_one()
+
+    def _new_replica(self) -> Replica:
+        replica = self._make_replica()
+        replica.team, replica.depth = self, self.depth
+        replica.open()
+        return replica
 
     def wake_one(self) -> None:
         """Let an idle replica look for work, if there is any for it."""
@@ -255,10 +257,12 @@ class Team(Cell):
             return None
         for replica in self._replicas:
             if replica.claim_idle():
-                unit = Unit(-1, values, born, replica.number, self.run.clock.now())
+                began = self.run.clock.now()
+                unit = Unit(-1, values, born, replica.number, began)
                 try:
                     replica.work_on(unit)
                 finally:
+                    replica.account(self.run.clock.now() - began)
                     replica.release(False)
                 return Helped(values, unit)
         return None

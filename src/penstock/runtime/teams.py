@@ -44,12 +44,6 @@ def why_alone(node: Node) -> str | None:
     return "it is neither a stateless nor a keyed operator"
 
 
-def checked_team(flow: str, node: Node) -> None:
-    """`FlowError` for an operator that can't have replicas."""
-    if (reason := why_alone(node)) is not None:
-        raise FlowError(f"flow {flow!r}: {node.name!r} ({node.where}) has one replica: {reason}")
-
-
 def rescale(run: Run, name: str, replicas: int) -> None:
     """Change the number of an operator's replicas, from its next chunk on."""
     with run.changing:
@@ -58,10 +52,13 @@ def rescale(run: Run, name: str, replicas: int) -> None:
         if isinstance(cell, Team):
             cell.set_replicas(replicas)
             return
-        checked_team(run.flow, node)
+        if (reason := why_alone(node)) is not None:
+            raise FlowError(f"flow {run.flow!r}: {name!r} ({node.where}) has one replica: {reason}")
+        assert isinstance(cell, FunctionCell)
         if replicas > 1:
-            assert isinstance(cell, FunctionCell)
             cell.succeed(node, lambda old: _successor(run, old, node, replicas))
+        else:
+            cell.stay(node)
 
 
 def _successor(run: Run, old: FunctionCell, node: Node, replicas: int) -> Team:
@@ -82,8 +79,8 @@ def make_team(run: Run, place: float, nodes: Sequence[Node], port: Port, replica
 def _team(run: Run, place: float, nodes: Sequence[Node], port: Port) -> Team:
     reorder, worklist = run.settings.reorder, run.settings.worklist
 
-    def replica_of(kind: type[BatchReplica | ChainReplica | KeyedReplica]) -> Callable[[Team], Replica]:
-        return lambda _: kind(run, place, nodes, port)
+    def replica_of(kind: type[BatchReplica | ChainReplica | KeyedReplica]) -> Callable[[], Replica]:
+        return partial(kind, run, place, nodes, port)
 
     node = nodes[0]
     match node.kind:
@@ -92,11 +89,10 @@ def _team(run: Run, place: float, nodes: Sequence[Node], port: Port) -> Team:
         case Loops(operator=operator, keys=keys) if operator.kind == "keyed":
             return KeyedLoopTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, keys[0])
         case Loops():
-            return LoopTeam(run, place, nodes, port, lambda _: LoopReplica(run, place, node, [port]), reorder)
+            return LoopTeam(run, place, nodes, port, partial(LoopReplica, run, place, node, [port]), reorder)
         case Applies() if run.settings.has_companions:
-            program = Program(run.flow, nodes)
-            made = partial(CompanionReplica, run, place, nodes, port, program)
-            return Team(run, place, nodes, port, lambda _: made(), reorder)
+            made = partial(CompanionReplica, run, place, nodes, port, Program(run.flow, nodes))
+            return Team(run, place, nodes, port, made, reorder)
         case Applies(form=Form.BATCH | Form.ARROW):
             return Team(run, place, nodes, port, replica_of(BatchReplica), reorder)
     return Team(run, place, nodes, port, replica_of(ChainReplica), reorder)

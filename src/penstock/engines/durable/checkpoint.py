@@ -9,14 +9,15 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, FlowError
 from penstock.flow.nodes import Graph, Loops, Node, Reads, Remembers, Waits
 from penstock.state.files import Files
-from penstock.state.manifests import Manifests
+from penstock.state.manifests import Manifest, Manifests, manifest_name
 
 _ABOUT = "penstock.json"
+_BATCHES_PER_SWEEP = 50
 
 
 class Checkpoint:
@@ -55,6 +56,22 @@ class Checkpoint:
         """What was there before this query wrote: asked once in its life."""
         self.about = {**self.about, "sinks": {**sinks, **self.about["sinks"]}}
         self._write()
+
+    def commit(self, manifest: Manifest) -> None:
+        """A batch is done: from here on its states and its output count. Now and then, old ones are swept out."""
+        if not self.manifests.write(manifest):
+            raise CheckpointError(
+                f"checkpoint {self.root!r}: batch {manifest.batch} was written by another driver; only one may run"
+            )
+        if manifest.batch and manifest.batch % _BATCHES_PER_SWEEP == 0:
+            self.manifests.sweep(manifest.batch - 1, now=self.files.modified(manifest_name(manifest.batch)))
+
+    def refuse_to_go_on(self) -> NoReturn:
+        """A run has let out its last words: nobody can add to them."""
+        raise FlowError(
+            f"checkpoint {self.root!r} belongs to a run that has ended: its windows and last words are out; give a new "
+            "checkpoint, or run with at_end='keep' the next time"
+        )
 
     def leave(self) -> None:
         if self._lock is not None:

@@ -39,6 +39,7 @@ class Publisher:
     """The sinks of one run; `query` is who may go on with their directories later, if anybody."""
 
     def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any], query: str | None) -> None:
+        self._files = files
         self._sinks = [
             _publication(graph.flow, node, files, kept.get(node.name, {}), query)
             for node in graph.nodes
@@ -61,9 +62,12 @@ class Publisher:
     def failed(self) -> dict[str, int]:
         return {sink.name: sink.failed for sink in self._sinks}
 
-    def is_kept(self, operator: str) -> bool:
-        """Whether the staged files of a sink are needed after they were published."""
-        return any(isinstance(sink, _Collected) for sink in self._sinks if sink.name == operator)
+    def forget(self, outputs: Outputs) -> None:
+        """Delete the staged files of a batch that was published for good; a list is filled again from its own."""
+        for sink in self._sinks:
+            if not isinstance(sink, _Collected):
+                for file, _ in outputs.get(sink.name, ()):
+                    self._files.delete(file)
 
     def close(self, has_failed: bool) -> None:
         for sink in self._sinks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from penstock.connectors.files.writers import FileSink, encode
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.state import pickles
+from penstock.state.files import Files
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,13 @@ class Staged:
     place: bytes
     file: str
     rows: int
+
+
+def stage_file(files: Files, batch: int, data: bytes) -> str:
+    """Write output that is not to be seen yet; the same bytes are the same file, whoever writes them."""
+    name = f"outputs/{batch:010d}/{hashlib.sha256(data).hexdigest()}"
+    files.write(name, data)
+    return name
 
 
 def stage_of(sink: Sink) -> FileStage | ValueStage:
@@ -35,6 +44,7 @@ class FileStage(Sink):
         self._sink = sink
         self._data: list[bytes] = []
         self._rows = 0
+        self.size_bytes = 0
 
     def open(self) -> SinkWriter:
         self._encoder = self._sink.encoder()
@@ -43,19 +53,17 @@ class FileStage(Sink):
     def write(self, values: Sequence[Any]) -> Rejected | None:
         rejected = encode(self._encoder, values)
         self._rows += len(values) if rejected is None else rejected.position
-        self._data.append(self._encoder.take_bytes())
+        data = self._encoder.take_bytes()
+        self._data.append(data)
+        self.size_bytes += len(data)
         return rejected
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(map(len, self._data))
 
     def take(self) -> tuple[bytes, int]:
         """A whole file, and how many tuples are in it."""
         if not self._rows:
             return b"", 0
         data, rows = b"".join([*self._data, self._encoder.finish()]), self._rows
-        self._encoder, self._data, self._rows = self._sink.encoder(), [], 0
+        self._encoder, self._data, self._rows, self.size_bytes = self._sink.encoder(), [], 0, 0
         return data, rows
 
 

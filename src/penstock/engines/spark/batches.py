@@ -20,12 +20,11 @@ from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
 from penstock.engines.spark.stages import Level, LevelBatch, TaskReport, batch_file
 from penstock.engines.spark.tasks import run_level
-from penstock.errors import CheckpointError
 from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Group, Plan, Spread
 from penstock.runtime.portable import revived
-from penstock.state.manifests import Manifest, manifest_name
+from penstock.state.manifests import Manifest
 
 _MOST_RERUNS = 3
 _MOST_WAITING = 65_536
@@ -100,10 +99,7 @@ class Batches:
             outputs=outputs,
             closed=admitted.closes,
         )
-        if not self._checkpoint.manifests.write(manifest):
-            raise CheckpointError(
-                f"checkpoint {self._checkpoint.root!r}: batch {batch} was written by another driver; only one may run"
-            )
+        self._checkpoint.commit(manifest)
         reached("manifest")
         self._count(reports)
         self._completed.update(*(report.completed for report in reports))
@@ -217,10 +213,7 @@ class Batches:
     def _forget_before(self, batch: int, outputs: Outputs) -> None:
         """The staged output and the spooled input of the batch before: Spark has committed that one."""
         files = self._checkpoint.files
-        for operator, staged in self._outputs_before.items():
-            if not self._publisher.is_kept(operator):
-                for file, _ in staged:
-                    files.delete(file)
+        self._publisher.forget(self._outputs_before)
         self._outputs_before = outputs
         if batch == 0:
             return
@@ -228,8 +221,6 @@ class Batches:
         files.delete(admitted_name(batch - _KEPT_BATCHES))
         for level in range(len(self._plan.levels)):
             files.delete(batch_file(level, batch - 1))
-        if batch % _KEPT_BATCHES == 0:
-            self._checkpoint.manifests.sweep(batch - 1, now=files.modified(manifest_name(batch)))
 
 
 def tasks_of(group: Group, parallelism: int) -> int:

@@ -142,10 +142,7 @@ class SparkJob(BackgroundJob):
             limits = Limits(engine.rows_per_batch, engine.bytes_per_batch)
             admission = Admission(graph, checkpoint.files, engine.clock, limits, self._closes)
             if admission.is_closed and last_committed(checkpoint) >= admission.last:
-                raise FlowError(
-                    f"checkpoint {checkpoint.root!r} belongs to a run that has ended: its windows and last words are "
-                    "out; give a new checkpoint, or run with at_end='keep' the next time"
-                )
+                checkpoint.refuse_to_go_on()
             parent = engine.session or session(engine.master, engine.conf)
             spark = query_session(parent, engine.conf, checkpoint.is_local)
             self._run_batches(spark, checkpoint, admission, publisher)

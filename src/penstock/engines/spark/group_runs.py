@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from penstock.clock import SystemClock
 from penstock.connectors.source import Chunk, Source, Split
-from penstock.engines.durable.staging import FileStage, Staged, ValueStage
+from penstock.engines.durable.staging import FileStage, Staged, ValueStage, stage_file
 from penstock.engines.spark import wire
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
@@ -99,9 +98,7 @@ class GroupRun:
 
     def stage(self, sink: str, place: bytes, data: bytes, rows: int) -> None:
         """Write some output of a sink to a file that only the manifest makes part of the result."""
-        file = f"outputs/{self.batch.number:010d}/{hashlib.sha256(data).hexdigest()}"
-        self.files.write(file, data)
-        self.staged.append(Staged(sink, place, file, rows))
+        self.staged.append(Staged(sink, place, stage_file(self.files, self.batch.number, data), rows))
 
 
 class PartRun(GroupRun):

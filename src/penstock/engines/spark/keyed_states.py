@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any
 
+from penstock.ordering.keys import bucket_of
 from penstock.state.buckets import Place, TaskStates
 
 
@@ -21,7 +21,7 @@ class KeyedStates:
         self._shared_place = Place(operator, buckets)
 
     def bucket_of(self, identity: bytes) -> int:
-        return zlib.crc32(identity) % self._buckets
+        return bucket_of(identity, self._buckets)
 
     def get(self, identity: bytes) -> Any:
         """The state of a key, or `None`."""

@@ -84,7 +84,9 @@ class Slice:
 
     def position(self, number: int) -> int:
         """Where in the slice a tuple stands; what was fired by a timer stands nowhere."""
-        found = self.column()[0][number]
+        if self.positions is None:
+            return number
+        found = self.positions[0][number]
         return int(found) if isinstance(found, int | np.integer) else 0
 
     def placed(self, values: list[Any], numbers: list[int]) -> Slice:
