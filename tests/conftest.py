@@ -11,16 +11,11 @@ import pytest
 from hypothesis import settings
 
 import penstock as ps
-from penstock.runtime.drivers import Shuffled
+from penstock.testing import shuffled
 
 # At a desk, hypothesis looks somewhere else each time; in CI, a change is judged by the same examples as the last one.
 settings.register_profile("penstock", max_examples=100, deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("penstock")
-
-
-def shuffled(seed: int, workers: int = 3, **options: Any) -> Any:
-    """The local engine on one thread that plays several workers, in an order drawn from the seed."""
-    return ps.engines.Local(driver=lambda clock: Shuffled(workers, seed, clock), **options)
 
 
 ENGINES = {

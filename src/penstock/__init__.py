@@ -10,7 +10,7 @@
 [('to', 2), ('be', 2)]
 """
 
-from penstock import engines, sinks, sources, spark, windows
+from penstock import costs, engines, rates, sinks, sources, spark, windows
 from penstock.errors import (
     CheckpointError,
     FlowError,
@@ -45,7 +45,9 @@ __all__ = [
     "SourceError",
     "Stream",
     "WindowResult",
+    "costs",
     "engines",
+    "rates",
     "sinks",
     "sources",
     "spark",

@@ -41,7 +41,7 @@ class WallClock(SystemClock):
 
 
 class FakeClock:
-    """A clock that moves only when it is told to, or slept on.
+    """A clock that moves only when it is told to, or slept on; a driver of virtual workers sets it for each of them.
 
     >>> clock = FakeClock()
     >>> clock.sleep(2.5)
@@ -57,3 +57,6 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         self._now += seconds
+
+    def move_to(self, time: float) -> None:
+        self._now = time

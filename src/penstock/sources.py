@@ -20,6 +20,7 @@ from penstock.connectors.socket import Socket
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
 from penstock.connectors.spark import SparkStream
 from penstock.errors import FlowError
+from penstock.rates import Rate, constant
 
 __all__ = [
     "Chunk",
@@ -54,8 +55,8 @@ def items(iterable: Iterable[Any] | AsyncIterable[Any]) -> Source:
         raise FlowError(f"items source: give an iterable, not {type(iterable).__name__}") from None
 
 
-def generate(fn: Callable[[int], Any], count: int | None = None, rate: float | None = None) -> Source:
-    """`fn(0)`, `fn(1)`, … up to `count` (endless without), at most `rate` a second.
+def generate(fn: Callable[[int], Any], count: int | None = None, rate: float | Rate | None = None) -> Source:
+    """`fn(0)`, `fn(1)`, … up to `count` (endless without), at most `rate` a second (or as `ps.rates` says).
 
     >>> generate(lambda i: i * i, count=3).bounded
     True
@@ -64,8 +65,10 @@ def generate(fn: Callable[[int], Any], count: int | None = None, rate: float | N
         raise FlowError(f"generate source: give a function from an index to a value, not {fn!r}")
     if count is not None and count < 0:
         raise FlowError(f"generate source: count={count} is less than 0")
-    if rate is not None and rate <= 0:
-        raise FlowError(f"generate source: rate={rate} is not more than 0 a second")
+    if rate is not None and not isinstance(rate, Rate):
+        if rate <= 0:
+            raise FlowError(f"generate source: rate={rate} is not more than 0 a second")
+        rate = constant(rate)
     return Generate(fn, count, rate)
 
 

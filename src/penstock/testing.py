@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import penstock as ps
-from penstock.clock import Clock, FakeClock
+from penstock.clock import FakeClock
 from penstock.engines.base import Engine
-from penstock.runtime.drivers import Shuffled
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
+from penstock.runtime.virtual import Shuffle, Virtual, Watch
 
 __all__ = [
     "FakeClock",
     "HostilePort",
-    "Shuffled",
     "check_engine",
     "check_operator",
     "check_policy",
@@ -44,8 +43,12 @@ class HostilePort(Port):
         return super().take(min(budget, 1))
 
 
-def shuffled(seed: int, workers: int = 3, **options: Any) -> Engine:
+def shuffled(
+    seed: int, workers: int = 3, clock: FakeClock | None = None, watch: Watch | None = None, **options: Any
+) -> Engine:
     """The local engine on one thread that plays several workers; the seed is the interleaving.
+
+    `watch` is told what each of them does.
 
     >>> flow = ps.Flow("doubled")
     >>> result = ps.sinks.collect()
@@ -55,10 +58,10 @@ def shuffled(seed: int, workers: int = 3, **options: Any) -> Engine:
     [2, 4, 6]
     """
 
-    def driver(clock: Clock) -> Shuffled:
-        return Shuffled(workers, seed, clock)
-
-    return ps.engines.Local(driver=driver, **options)
+    clock = clock or FakeClock()
+    return ps.engines.Local(
+        driver=lambda _: Virtual(workers, clock, Shuffle(seed), watch=watch), clock=clock, **options
+    )
 
 
 def hostile(seed: int, workers: int = 3, **options: Any) -> Engine:

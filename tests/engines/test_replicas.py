@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections import Counter
 
 import pytest
 
@@ -63,6 +64,31 @@ def test_output_is_the_sequential_one(operator, keyed_queue, reorder):
     assert found == expected
     assert report.operators["op"].replicas == 4
     assert (report.operators["op"].received, report.operators["op"].emitted) == (300, len(expected))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("split", ["round-robin", "least-loaded"])
+def test_output_is_the_sequential_one_however_it_is_split(operator, split):
+    expected, _ = result(OPERATORS[operator], "sequential")
+    for seed in range(5):
+        assert result(OPERATORS[operator], shuffled(seed, replicas=3, split=split, queue_size=8))[0] == expected
+    assert result(OPERATORS[operator], ps.engines.Local(threads=2, replicas=4, split=split))[0] == expected
+
+
+class Numbered(ps.Operator):
+    """Says which replica a tuple has come to."""
+
+    kind = "stateless"
+
+    async def process(self, ctx):
+        async for _ in ctx.inputs[0]:
+            await ctx.emit(id(self))
+
+
+def test_round_robin_gives_each_replica_as_many():
+    found, _ = result(lambda s: s >> Numbered(), shuffled(1, replicas=3, split="round-robin", queue_size=1))
+    assert sorted(Counter(found).values()) == [100, 100, 100]
+    assert found[:3] == found[3:6]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -276,7 +302,9 @@ def test_a_reader_that_is_full_holds_replicas_back():
     assert sink.items == list(range(1000))
 
 
-@pytest.mark.parametrize("engine_options", [{"replicas": 0}, {"reorder": "magic"}, {"keyed_queue": "none"}])
+@pytest.mark.parametrize(
+    "engine_options", [{"replicas": 0}, {"reorder": "magic"}, {"keyed_queue": "none"}, {"split": "magic"}]
+)
 def test_options_are_checked(engine_options):
     (option,) = engine_options
     with pytest.raises(ps.FlowError, match=f"{option}="):

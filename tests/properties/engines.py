@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.runtime.drivers import Shuffled
+from penstock.clock import FakeClock
 from penstock.runtime.policies import POLICIES
+from penstock.runtime.virtual import Shuffle, Virtual
 
 
 class Drawn(ps.engines.Local):
@@ -27,6 +28,7 @@ def teams(draw):
         "helping": draw(st.sampled_from([0.0, 0.5, 1.0])),
         "reorder": draw(st.sampled_from(["ring", "lock"])),
         "reorder_size": draw(st.sampled_from([1, 2, 5, 256])),
+        "split": draw(st.sampled_from(["pull", "round-robin", "least-loaded"])),
         "keyed_queue": draw(st.sampled_from(["hybrid", "shared", "partitioned"])),
     }
 
@@ -41,8 +43,12 @@ def shuffled(draw):
         "fuse": draw(st.booleans()),
         **draw(teams()),
     }
+    clock = FakeClock()
     return Drawn(
-        f"shuffled({workers}, {seed}, {options})", driver=lambda clock: Shuffled(workers, seed, clock), **options
+        f"shuffled({workers}, {seed}, {options})",
+        driver=lambda _: Virtual(workers, clock, Shuffle(seed)),
+        clock=clock,
+        **options,
     )
 
 

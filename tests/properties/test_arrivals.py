@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.runtime.drivers import Shuffled
+from penstock.testing import shuffled
 
 
 class Greedy(ps.Operator):
@@ -47,9 +47,7 @@ def run(engine, left, right):
     st.sampled_from([1, 3, 1000]),
 )
 def test_a_shuffled_run_is_repeated_exactly(left, right, workers, seed, queue_size):
-    recording = ps.engines.Local(
-        driver=lambda clock: Shuffled(workers, seed, clock), record_arrivals=True, queue_size=queue_size
-    )
+    recording = shuffled(seed, workers, record_arrivals=True, queue_size=queue_size)
     outputs, report = run(recording, left, right)
     trace = ps.Arrivals.from_json(report.arrivals.to_json())
     repeated, _ = run(ps.engines.Sequential(arrivals=trace), left, right)
@@ -66,13 +64,12 @@ def test_a_threaded_run_is_repeated_exactly(left, right, threads):
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_the_same_seed_is_the_same_interleaving(seed, workers):
     def traced():
-        drivers = []
+        trace = []
 
-        def driver(clock):
-            drivers.append(Shuffled(workers, seed, clock))
-            return drivers[-1]
+        def watch(worker, cell, point, began, ended):
+            trace.append((worker.number, cell and cell.name, point, began, ended))
 
-        outputs, _ = run(ps.engines.Local(driver=driver, queue_size=2), range(8), range(5))
-        return outputs, drivers[0].trace
+        outputs, _ = run(shuffled(seed, workers, watch=watch, queue_size=2), range(8), range(5))
+        return outputs, trace
 
     assert traced() == traced()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -99,6 +103,46 @@ CASES = (
     st.lists(st.integers(-20, 20), max_size=30),
     RESCALES,
 )
+
+
+DEATHS = (
+    st.sets(st.integers(0, 39), max_size=2),
+    st.integers(2, 4),
+    st.sampled_from([1, 5, 1000]),
+    st.sampled_from(["pull", "round-robin", "least-loaded"]),
+)
+
+
+@given(*DEATHS)
+@settings(max_examples=4)
+def test_companions_may_die_at_any_tuple(deaths, threads, queue_size, split):
+    check_deaths(deaths, threads, queue_size, split)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@given(*DEATHS)
+@settings(max_examples=150, derandomize=False)
+def test_companions_may_die_at_any_tuple_often(deaths, threads, queue_size, split):
+    check_deaths(deaths, threads, queue_size, split)
+
+
+def check_deaths(deaths, threads, queue_size, split):
+    """Each of these tuples kills the process that first works on it."""
+    with TemporaryDirectory() as died:
+
+        def deadly(value):
+            if value in deaths and not (marker := Path(died, str(value))).exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return -value
+
+        flow = ps.Flow("deaths")
+        sink = ps.sinks.collect()
+        flow.read(ps.sources.items(range(40))).map(deadly).write(sink)
+        flow.run(ps.engines.Local(threads=threads, workers="processes", queue_size=queue_size, split=split))
+        assert sink.items == [-value for value in range(40)]
+        assert {int(name) for name in os.listdir(died)} == deaths
 
 
 @given(*CASES)

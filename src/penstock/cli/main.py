@@ -20,9 +20,12 @@ from penstock.cli.check import check
 from penstock.cli.load import load_flow
 from penstock.cli.options import parsed_option
 from penstock.cli.progress import wait_with_progress
+from penstock.cli.simulate import simulate
 from penstock.clock import SystemClock
+from penstock.engines.simulated.profile import costs_of, save_costs
 from penstock.errors import FlowError, PenstockError
 from penstock.flow import Flow
+from penstock.observe.report import Report
 
 _FAILED, _WRONG, _INTERRUPTED = 1, 2, 130
 
@@ -37,6 +40,7 @@ def cli() -> None:
 
 
 cli.add_command(check)
+cli.add_command(simulate)
 
 
 @cli.command()
@@ -58,9 +62,17 @@ cli.add_command(check)
     help="Flush windows and last words when the sources end, or keep them for a later run.",
 )
 @click.option("--report/--no-report", default=True, envvar="PENSTOCK_REPORT", help="Print the report at the end.")
-def run(target: str, engine: str, options: tuple[str, ...], at_end: Any, report: bool) -> None:
+@click.option(
+    "--profile",
+    type=click.Path(dir_okay=False),
+    envvar="PENSTOCK_PROFILE",
+    help="Write what a tuple costs each operator to this file, for `penstock simulate --costs`.",
+)
+def run(target: str, engine: str, options: tuple[str, ...], at_end: Any, report: bool, profile: str | None) -> None:
     """Run a flow to its end."""
-    _run(load_flow(target), engine, dict(map(parsed_option, options)), at_end, report)
+    result = _run(load_flow(target), engine, dict(map(parsed_option, options)), at_end, report)
+    if profile is not None:
+        save_costs(costs_of(result), profile)
 
 
 @cli.command()
@@ -101,7 +113,7 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
     os.execv(sys.executable, [sys.executable, str(folder / f"{name}.py"), *arguments])
 
 
-def _run(flow: Flow, engine: str, options: dict[str, Any], at_end: Any, report: bool) -> None:
+def _run(flow: Flow, engine: str, options: dict[str, Any], at_end: Any, report: bool) -> Report:
     job = flow.start(engine, at_end=at_end, **options)
     try:
         result = wait_with_progress(job, flow.name, SystemClock(), sys.stderr)
@@ -116,6 +128,7 @@ def _run(flow: Flow, engine: str, options: dict[str, Any], at_end: Any, report: 
         sys.exit(_INTERRUPTED)
     if report:
         click.echo(result, err=True)
+    return result
 
 
 def main() -> None:

@@ -13,12 +13,14 @@ from penstock.clock import Clock
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
 from penstock.errors import SourceError, describe_exception
+from penstock.rates import Rate
 
 T = TypeVar("T")
 
 _VALUES_PER_CHUNK = 8192
 _CHUNK_SECONDS = 0.001
 _VALUES_PER_LOOK = 16
+_LONGEST_IDLE_SECONDS = 3600.0
 _ALREADY_READ = (
     "items: this iterator was read by an earlier run and has nothing left; give ps.sources.items a list, or anything "
     "that can be iterated again"
@@ -101,11 +103,11 @@ async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
 
 
 class Generate(Source):
-    """`fn(0)`, `fn(1)`, … up to `count`, at most `rate` a second."""
+    """`fn(0)`, `fn(1)`, … up to `count`, no faster than a rate."""
 
     name = "generate"
 
-    def __init__(self, fn: Callable[[int], Any], count: int | None, rate: float | None) -> None:
+    def __init__(self, fn: Callable[[int], Any], count: int | None, rate: Rate | None) -> None:
         self._fn = fn
         self._count = count
         self._rate = rate
@@ -120,19 +122,21 @@ class Generate(Source):
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         position = split.start
+        came = None
         started = clock.now()
         while split.end is None or position < split.end:
             end = position + _VALUES_PER_CHUNK if split.end is None else split.end
             if self._rate is not None:
                 now = clock.now()
-                if (due := started + (position - split.start) / self._rate) > now:
-                    yield Chunk((), position, idle_seconds=due - now)
+                came = started + self._rate.time_of(position - split.start)
+                if came > now:
+                    yield Chunk((), position, idle_seconds=min(came - now, _LONGEST_IDLE_SECONDS))
                     continue
                 # At least the one that is due: a product of floats may miss it.
-                end = min(end, max(position, split.start + int((now - started) * self._rate)) + 1)
+                end = min(end, max(position, split.start + int(self._rate.count_by(now - started))) + 1)
             values = self._values(position, min(end, position + _VALUES_PER_CHUNK), clock)
             position += len(values)
-            yield Chunk(values, position)
+            yield Chunk(values, position, came=came)
 
     def _values(self, start: int, end: int, clock: Clock) -> list[Any]:
         """Up to `end`, but no longer than a chunk should take: the first ones are waited for."""
@@ -150,7 +154,7 @@ class Generate(Source):
 
     def describe(self) -> str:
         count = "endless" if self._count is None else f"{self._count:,} tuples"
-        return count if self._rate is None else f"{count}, {self._rate:,g} a second"
+        return count if self._rate is None else f"{count}, {self._rate}"
 
 
 class Collect(Sink, Generic[T]):

@@ -34,6 +34,8 @@ class Chunk:
     end: int
     idle_seconds: float = 0.0
     """How long it is worth waiting before asking again."""
+    came: float | None = None
+    """When the first of them came, where that was earlier than it could be read."""
     all_readable: bool = False
     """A promise that no value is an `Unreadable`, for sources so fast that looking for one would be felt."""
 

@@ -7,13 +7,13 @@ from typing import Any
 from penstock.engines.base import Engine, Job
 from penstock.engines.local import Local
 from penstock.engines.sequential import Sequential
+from penstock.engines.simulated import Machine, Simulated
 from penstock.engines.spark import Spark
 from penstock.errors import FlowError
 
-__all__ = ["Engine", "Job", "Local", "Sequential", "Spark", "resolve"]
+__all__ = ["Engine", "Job", "Local", "Machine", "Sequential", "Simulated", "Spark", "resolve"]
 
-_BY_NAME: dict[str, type[Engine]] = {"spark": Spark, "local": Local, "sequential": Sequential}
-_PLANNED = ("simulated",)
+_BY_NAME: dict[str, type[Engine]] = {"spark": Spark, "local": Local, "simulated": Simulated, "sequential": Sequential}
 
 
 def resolve(engine: str | Engine, **options: Any) -> Engine:
@@ -26,8 +26,6 @@ def resolve(engine: str | Engine, **options: Any) -> Engine:
         if options:
             raise FlowError(f"options {', '.join(options)} go to a named engine; give them to {engine!r} itself")
         return engine
-    if engine in _PLANNED:
-        raise FlowError(f"the {engine!r} engine is not part of this version yet; run the flow on 'sequential'")
     if engine not in _BY_NAME:
         raise FlowError(f"there is no engine {engine!r}; there are {', '.join(_BY_NAME)}")
     try:

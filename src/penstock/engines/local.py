@@ -15,21 +15,28 @@ from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.report import OperatorReport, Report
 from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
+from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
-from penstock.runtime.drivers import Driver, Threads
 from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
+from penstock.runtime.pool import Driver, Pool
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run, Settings
 from penstock.runtime.teams import rescale
+from penstock.runtime.threads import Threads
 
 _REORDER: Mapping[str, Callable[[int, Outlet], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
 _KEYED_QUEUES: Mapping[str, Callable[[], Worklist[Any]]] = {
     "hybrid": HybridQueue,
     "shared": SharedQueue,
     "partitioned": PartitionedQueue,
+}
+_SPLITS: Mapping[str, Callable[[], Splitter] | None] = {
+    "pull": None,
+    "round-robin": RoundRobin,
+    "least-loaded": LeastLoaded,
 }
 Threading = Literal["dynamic", "dedicated", "manual"]
 
@@ -58,6 +65,7 @@ class Local(Engine):
         helping: float = 0.0,
         reorder: Literal["ring", "lock"] = "ring",
         reorder_size: int = 256,
+        split: Literal["pull", "round-robin", "least-loaded"] = "pull",
         keyed_queue: Literal["hybrid", "shared", "partitioned"] = "hybrid",
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 10.0,
@@ -83,6 +91,7 @@ class Local(Engine):
         for option, value, known in (
             ("workers", workers, ("threads", "processes")),
             ("reorder", reorder, tuple(_REORDER)),
+            ("split", split, tuple(_SPLITS)),
             ("keyed_queue", keyed_queue, tuple(_KEYED_QUEUES)),
         ):
             if value not in known:
@@ -104,6 +113,7 @@ class Local(Engine):
             help_share=helping,
             reorder=_REORDER[reorder],
             reorder_size=reorder_size,
+            split=_SPLITS[split],
             worklist=_KEYED_QUEUES[keyed_queue],
             fuses=fuse and threading != "dedicated",
             port=port,
@@ -120,7 +130,8 @@ class Local(Engine):
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
         # With a checkpoint another run may go on, so windows stay open; as on Spark.
-        return LocalJob(self, graph, at_end or ("close" if self.checkpoint is None else "keep"))
+        at_end = at_end or ("close" if self.checkpoint is None else "keep")
+        return LocalJob(self, graph, at_end, self.settings, self.clock, self.driver(graph.flow))
 
     def explain(self, graph: Graph) -> str:
         groups = fused_groups(graph, self.settings)
@@ -132,16 +143,18 @@ class Local(Engine):
 class LocalJob(BackgroundJob):
     """A flow that runs on this process's threads."""
 
-    def __init__(self, engine: Local, graph: Graph, at_end: AtEnd) -> None:
+    def __init__(
+        self, engine: Local, graph: Graph, at_end: AtEnd, settings: Settings, clock: Clock, driver: Driver
+    ) -> None:
         self._engine = engine
-        self._driver = engine.driver(graph.flow)
+        self._driver = driver
         self._ends_at_once = False
         self._checkpoint: LocalCheckpoint | None = None
         if engine.checkpoint is not None:
             self._checkpoint = LocalCheckpoint(engine.checkpoint, graph, engine.clock, engine.checkpoint_seconds)
             graph = self._checkpoint.graph
-        settings = Settings(**{**engine.settings.__dict__, "closes_at_end": at_end == "close"})
-        self._run = Run(graph, engine.clock, engine.policy, settings, self._driver.on_ready)
+        settings = replace(settings, closes_at_end=at_end == "close")
+        self._run = Run(graph, clock, engine.policy, settings, self._driver.on_ready)
         try:
             self._run.cells = build_cells(graph, self._run)
         except BaseException:
@@ -182,7 +195,7 @@ class LocalJob(BackgroundJob):
 
     @threads.setter
     def threads(self, count: int) -> None:
-        if not isinstance(self._driver, Threads) or self._engine.threading != "dynamic":
+        if not isinstance(self._driver, Pool) or self._engine.threading != "dynamic":
             raise FlowError("only the 'dynamic' threading model can change its number of threads")
         if count < 1:
             raise FlowError(f"a flow needs at least one thread, not {count}")
@@ -191,7 +204,7 @@ class LocalJob(BackgroundJob):
     @property
     def stuck(self) -> list[str]:
         """The operators that have held a worker for longer than a second."""
-        return self._driver.stuck() if isinstance(self._driver, Threads) else []
+        return self._driver.stuck() if isinstance(self._driver, Pool) else []
 
     def _to_the_end(self) -> Report:
         if self._checkpoint is None:

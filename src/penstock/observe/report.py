@@ -73,6 +73,19 @@ class BatchReport:
 
 
 @dataclass(frozen=True)
+class Simulation:
+    """What only a simulation can see."""
+
+    cores: int
+    utilisation: float
+    """The share of all cores' time in which something was done."""
+    gil_utilisation: float
+    """The share of the time in which some thread held the GIL; 0 where there is none."""
+    waited_seconds: Mapping[str, float]
+    """How long workers waited for each of the things that they share."""
+
+
+@dataclass(frozen=True)
 class Report:
     """What a run has done; printed, it is a table."""
 
@@ -86,11 +99,12 @@ class Report:
     """What every driver loop saw of its inputs, where the engine was told to record it."""
     batches: Sequence[BatchReport] = ()
     """The last batches, on an engine that works in batches."""
+    simulation: Simulation | None = None
 
     def __str__(self) -> str:
         head = f"flow {self.flow} on {self.engine}: {self.elapsed_seconds:.3f} s"
         if self.latency.p99:
-            head += f", latency p50 {_duration(self.latency.p50)}, p99 {_duration(self.latency.p99)}"
+            head += f", latency p50 {duration(self.latency.p50)}, p99 {duration(self.latency.p99)}"
         if self.batches:
             rate = sum(batch.rows for batch in self.batches) / max(1e-9, sum(batch.seconds for batch in self.batches))
             head += f", {self.batches[-1].number + 1:,} batches, {rate:,.0f} rows/s"
@@ -103,7 +117,7 @@ def operators_table(operators: Mapping[str, OperatorReport]) -> str:
     columns += [name for name in ("failed", "late") if any(getattr(o, name) for o in operators.values())]
     rows = [columns]
     for name, counts in operators.items():
-        cells = [name, f"{counts.received:,}", f"{counts.emitted:,}", _duration(counts.busy_seconds)]
+        cells = [name, f"{counts.received:,}", f"{counts.emitted:,}", duration(counts.busy_seconds)]
         cells += [str(counts.replicas), *(f"{getattr(counts, column):,}" for column in columns[5:])]
         rows.append(cells)
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
@@ -117,9 +131,9 @@ def operators_table(operators: Mapping[str, OperatorReport]) -> str:
     return "\n".join(lines)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """
-    >>> _duration(0.00012), _duration(0.25), _duration(75)
+    >>> duration(0.00012), duration(0.25), duration(75)
     ('120 µs', '250 ms', '75.0 s')
     """
     if seconds < 0.001:

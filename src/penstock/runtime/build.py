@@ -114,7 +114,8 @@ def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
         case Reads(source=Inlet()):
             return InletCell(run, place, node)
         case Reads():
-            return (AsyncSourceCell if node.kind.source.awaits else SourceCell)(run, place, node)
+            awaits = node.kind.source.awaits and run.settings.has_event_loop
+            return (AsyncSourceCell if awaits else SourceCell)(run, place, node)
         case Writes():
             return SinkCell(run, place, node, ports[0])
         case Waits():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
-_FIRST_BUDGET = 64
+_FIRST_BUDGET = 16
 
 
 class Status(Enum):
@@ -245,7 +245,7 @@ class Cell(ABC):
         So a flow is prompt when it is idle, and fast when it is busy. Equal shares of what is waiting: a chunk
         that is taken whole is not copied.
         """
-        if waiting <= 2 * self._budget:
+        if waiting <= 2 * self._budget or not self.seconds_per_tuple:
             return self._budget
         shares = round(waiting / (4 * self._budget)) or 1
         return min(-(-waiting // shares), self.run.largest_chunk)

@@ -13,7 +13,7 @@ from penstock.runtime.failures import reported
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.portable import revived
 from penstock.runtime.ports import Port
-from penstock.runtime.team import Replica
+from penstock.runtime.replicas import Replica
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run

@@ -63,7 +63,7 @@ class SourceCell(Cell):
 
     def _read(self, node: Node, partition: str, chunk: Chunk, now: float) -> None:
         self._offset[partition] = chunk.end
-        self._send(node, chunk, now)
+        self._send(node, chunk, now if chunk.came is None else chunk.came)
         self.run.pause_if_due()
 
     def _send(self, node: Node, chunk: Chunk, born: float) -> None:

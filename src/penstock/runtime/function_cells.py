@@ -433,10 +433,11 @@ class AsyncCell(Cell):
         """What counts is the time that was awaited, not what it takes to begin and to end it."""
 
     async def _await(self, value: Any) -> Any:
-        started = self.run.clock.now()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         async with asyncio.timeout(self._kind.timeout_seconds):
             result = await self._kind.fn(value)
-        self.counters[self.name].busy_seconds += self.run.clock.now() - started
+        self.counters[self.name].busy_seconds += loop.time() - started
         return result
 
     def leave(self, has_failed: bool) -> None:

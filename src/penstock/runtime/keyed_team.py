@@ -24,7 +24,8 @@ from penstock.runtime.failures import survived
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.keyed_loops import KeyedLoops
 from penstock.runtime.ports import Port
-from penstock.runtime.team import Replica, Team, Unit
+from penstock.runtime.replicas import Replica, Unit
+from penstock.runtime.team import Team
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -135,10 +136,14 @@ class LoopBucket:
 
     def __init__(self, run: Run, node: Node) -> None:
         self._fail: _Fail
+        self._node = node
+        self._on_loop = run.settings.on_loop
         self.loops = KeyedLoops(node, self._failed, is_stopping=lambda: run.is_stopping)
 
     def run(self, part: Part, fail: _Fail) -> None:
         self._fail = fail
+        if self._on_loop is not None:
+            self._on_loop(self._node, part.values)
         try:
             for position, value in zip(part.positions, part.values, strict=True):
                 self.loops.because = position
@@ -221,6 +226,7 @@ class KeyedTeam(Team):
     """A keyed operator with several replicas; states are kept by bucket, and move with it."""
 
     can_be_helped = False
+    can_be_split = False
     _unit_type = KeyedUnit
 
     def __init__(
@@ -266,7 +272,7 @@ class KeyedTeam(Team):
         while True:
             workers = len(self._replicas)
             parts = self._worklist.take(replica.budget(len(self._port) // workers), replica.number, workers)
-            if parts or not self._split(replica):
+            if parts or not self._take_apart(replica):
                 break
         self.wake_one()
         return parts
@@ -288,13 +294,13 @@ class KeyedTeam(Team):
         self._worklist.done(parts)
         self.wake_one()
 
-    def _split(self, replica: Replica) -> bool:
+    def _take_apart(self, replica: Replica) -> bool:
         """Take the next chunk apart, if there is one; whether there may be parts now."""
         if not self._splitting.acquire(blocking=False):
             return False
         try:
             # For all of them: who takes a chunk's worth alone holds most buckets, and leaves nothing to the others.
-            unit = self.next_unit(replica, len(self._replicas))
+            unit = self._cut(replica, len(self._replicas))
             if unit is None:
                 return False
             assert isinstance(unit, KeyedUnit)

@@ -75,6 +75,9 @@ class LoopCell(Cell):
         counters = self.counters[self._node.name]
         started = self.run.clock.now()
         self._given = 0
+        if self.run.settings.on_loop is not None:
+            for _, values in self._taken:
+                self.run.settings.on_loop(self._node, values)
         try:
             if self._kind.keys:
                 self._run_by_key(started)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.clock import Clock
 from penstock.errors import FlowError, PenstockError
-from penstock.flow.nodes import Graph
+from penstock.flow.nodes import Graph, Node
 from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.journal import Decision
 from penstock.observe.report import Latency, OperatorReport, Report
 from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
+from penstock.ordering.splits import Splitter
 from penstock.ordering.worklists import HybridQueue, Worklist
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.companions import Companions
-from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.event_loop import EventLoop, ThreadedEventLoop
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
 from penstock.runtime.scheduler import Scheduler
@@ -51,6 +52,12 @@ class Settings:
     reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
     reorder_size: int = 256
     """How many units of an operator with replicas may wait for an earlier one, or be under way."""
+    split: Callable[[], Splitter] | None = None
+    """Which replica of an operator without state gets which unit; `None` where each takes the next when it is free."""
+    has_event_loop: bool = True
+    """Whether sources that await are read on an event loop; otherwise they are waited for."""
+    on_loop: Callable[[Node, Sequence[Any]], None] | None = None
+    """Told what a driver loop is about to work on, where that is to cost something."""
     worklist: Callable[[], Worklist[Any]] = HybridQueue
     """How the replicas of a keyed operator share out its keys."""
 
@@ -82,7 +89,7 @@ class Run:
         self.help_share = settings.help_share
         """How much of its output a worker processes itself while its reader is busy."""
         self.companions = Companions()
-        self.event_loop = EventLoop(f"penstock-{graph.flow}-asyncio")
+        self.event_loop: EventLoop = ThreadedEventLoop(f"penstock-{graph.flow}-asyncio")
         self.largest_chunk = max(1, settings.queue_size // 2)
         self.cells: list[Cell] = []
         self.is_over = False

@@ -1,8 +1,7 @@
-"""Several workers in one operator, output in order: a team, its replicas, and the units that they pass on.
+"""Several workers in one operator, output in order.
 
-The team is what others see: the reader of its input, the writer of its outputs. A replica takes a chunk together with
-its serial number, works on it in private, and puts all that came of it into the team's reorder buffer. Whoever does so
-sends on what is ready. Nobody waits: who finds no room downstream leaves the rest to the team, which is notified.
+The team is what others see: the reader of its input, the writer of its outputs. Whoever puts a unit into its reorder
+buffer sends on what is ready. Nobody waits: who finds no room downstream leaves the rest to the team, which is told.
 """
 
 from __future__ import annotations
@@ -15,156 +14,17 @@ from typing import TYPE_CHECKING, Any
 from penstock.flow.nodes import Node
 from penstock.observe.report import Held, OperatorReport
 from penstock.ordering.reorder import ReorderBuffer, Unordered
-from penstock.runtime.cells import Cell, Failed
-from penstock.runtime.function_cells import BatchCell, ChainCell
-from penstock.runtime.loop_cell import LoopCell
+from penstock.ordering.splits import Lanes
+from penstock.runtime.cells import Cell
 from penstock.runtime.ports import Helped, Port
+from penstock.runtime.replicas import LoopReplica, Replica, Unit
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
-class Unit:
-    """A chunk of tuples with its serial number, and what has come of it."""
-
-    __slots__ = ("born", "error", "given", "is_done", "is_last", "replica", "serial", "since", "values")
-
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        self.serial = serial
-        self.values = values
-        self.born = born
-        self.replica = replica
-        """Who has taken it, and when."""
-        self.since = since
-        self.given: list[tuple[int, list[Any], float]] = []
-        """What is to be sent, by output port; what has been sent is taken off the front."""
-        self.error: Failed | None = None
-        """It ends here: what was given before is let out, and nothing after it."""
-        self.is_done = False
-        """Somebody has done the work before it came here."""
-        self.is_last = False
-        """The operator has ended with it, whatever else there is."""
-
-
-class Replica(Cell):
-    """One of the workers' places in a team; a mixin before the kind of cell that does the work."""
-
-    team: Team
-    number = 0
-    is_retired = False
-    _unit: Unit | None = None
-    _values: list[Any]
-    _born: float
-    help_seconds = 0.0001  # it is there to be helped
-
-    def _attach(self, inputs: Sequence[Port]) -> None:
-        """The team is who reads them."""
-
-    @property
-    def has_given_all(self) -> bool:
-        return self._unit is None
-
-    @property
-    def is_source(self) -> bool:
-        return False
-
-    def take(self) -> bool:
-        unit = None if self.is_retired else self.team.next_unit(self)
-        if unit is None:
-            return False
-        self._unit = unit
-        return True
-
-    def process(self) -> None:
-        unit = self._unit
-        assert unit is not None
-        self.processed = 0
-        if not unit.is_done:
-            self.work_on(unit)
-
-    def work_on(self, unit: Unit) -> None:
-        """Do it: all that comes of a unit is then in it."""
-        kept, self._unit, self._values, self._born = self._unit, unit, unit.values, unit.born
-        try:
-            super().process()  # type: ignore[safe-super]
-        except Failed as failed:
-            unit.error = failed
-        finally:
-            self._unit = kept
-
-    def give(self, port: int, values: list[Any], born: float) -> None:
-        if values:
-            assert self._unit is not None
-            self._unit.given.append((port, values, born))
-
-    def flush(self) -> bool:
-        unit, self._unit = self._unit, None
-        if unit is not None:
-            self.team.finished(unit)
-        return True
-
-    @property
-    def workers(self) -> int:
-        return self.team.workers
-
-    @property
-    def most_workers(self) -> int:
-        return self.team.wanted
-
-    def selectivity(self) -> float:
-        return self.team.selectivity()
-
-    def busy_seconds(self) -> float:
-        return self.team.busy_seconds()
-
-    def hand_over(self) -> Cell | None:
-        return None
-
-    def has_more(self) -> bool:
-        return not self.is_retired and self.team.has_work(self)
-
-    def release(self, has_more: bool) -> None:
-        super().release(has_more)
-        # Who brings work wakes one that is idle, if there is one; so who has just become idle looks again.
-        if self.has_more():
-            self.notify()
-
-
-class ChainReplica(Replica, ChainCell):
-    """Runs a function."""
-
-
-class BatchReplica(Replica, BatchCell):
-    """Runs a function of lists or record batches."""
-
-
-class LoopReplica(Replica, LoopCell):
-    """Runs a stateless driver loop: what it emits between two waits belongs to the tuple that it has taken."""
-
-    def process(self) -> None:
-        (node,) = self.nodes
-        unit = self._unit
-        assert unit is not None
-        (loop,) = self._loops.values()
-        self.processed = len(unit.values)
-        self.counters[node.name].received += self.processed
-        try:
-            self._begin(loop)
-            loop.ports[0].arrive_many(unit.values)
-            self._resume(loop, None)
-        except Failed as failed:
-            unit.error = failed
-        finally:
-            self._hand_over()
-        unit.is_last = loop.is_done
-
-    def end(self, unit: Unit) -> None:
-        """The stream has ended, and one of the replicas says what there is to say."""
-        self._unit = unit
-        (loop,) = self._loops.values()
-        loop.ports[0].ended = True
-        self.process()
-        self._unit = None
+_INTERVAL_SECONDS = 0.1
+"""Over which the loads of replicas are compared."""
 
 
 class Team(Cell):
@@ -172,6 +32,8 @@ class Team(Cell):
 
     _unit_type = Unit
     can_be_helped = True
+    can_be_split = True
+    """Whether a unit is for one replica."""
     has_last_words = False
     """Whether it may emit something when its input has ended."""
 
@@ -196,6 +58,12 @@ class Team(Cell):
         self._replicas: list[Replica] = []
         self._retired: list[Replica] = []
         self._in_flight: dict[int, Unit] = {}
+        self._lanes: Lanes[Unit] | None = None
+        """What is meant for which replica; `None` where each takes the next unit when it is free."""
+        if self.can_be_split and run.settings.split is not None:
+            self._lanes = Lanes(run.settings.split())
+        self._interval_since = 0.0
+        self._busy_before: list[float] = []
         self._last: Unit | None = None
         self._has_spoken = not self.has_last_words
         self.earlier: Mapping[str, OperatorReport] = {}
@@ -226,8 +94,13 @@ class Team(Cell):
         while len(replicas) < count:
             replicas.append(self._retired.pop() if self._retired else self._new_replica())
             replicas[-1].is_retired, replicas[-1].number = False, len(replicas) - 1
-        self._replicas = replicas
-        self.wake_one()
+        with self._admission:
+            self._replicas = replicas
+            if self._lanes is not None:
+                self._lanes.resize(count)
+        for replica in replicas:
+            if replica.has_more():
+                replica.notify()
 
     def _new_replica(self) -> Replica:
         replica = self._make_replica()
@@ -269,11 +142,46 @@ class Team(Cell):
 
     # What replicas ask for
 
-    def next_unit(self, replica: Replica, workers: int = 1) -> Unit | None:
-        """A chunk and its serial number, in one step; nothing while too many units wait for an earlier one.
+    def next_unit(self, replica: Replica) -> Unit | None:
+        """A chunk and its serial number, in one step; nothing while too many units wait for an earlier one."""
+        if self._lanes is None:
+            return self._cut(replica)
+        with self._admission:
+            if replica.number >= len(self._lanes):
+                return None  # it has just been retired
+            unit = self._lanes.take(replica.number)
+        return unit or self._split(replica, self._lanes)
 
-        `workers` is how many will share it.
-        """
+    def _split(self, replica: Replica, lanes: Lanes[Unit]) -> Unit | None:
+        """Cut what waits into units for those who are to have them, until there is one for this replica."""
+        unit = None
+        while unit is None and (cut := self._cut(replica)) is not None:
+            if cut.is_done:
+                return cut
+            with self._admission:
+                self._measure(lanes)
+                chosen = lanes.add(cut, len(cut.values) * replica.seconds_per_tuple / _INTERVAL_SECONDS)
+                cut.replica = chosen
+                other = self._replicas[chosen]
+                unit = lanes.take(replica.number) if replica.number < len(lanes) else None
+            if other is not replica:
+                other.notify()
+        return unit
+
+    def _measure(self, lanes: Lanes[Unit]) -> None:
+        """Tell the splitter how busy replicas have been, once an interval."""
+        now = self.run.clock.now()
+        elapsed = now - self._interval_since
+        if elapsed < _INTERVAL_SECONDS:
+            return
+        busy = [replica.total_seconds for replica in self._replicas]
+        if len(busy) == len(self._busy_before):
+            pairs = zip(busy, self._busy_before, strict=True)
+            lanes.splitter.new_interval([min(1.0, (after - before) / elapsed) for after, before in pairs])
+        self._interval_since, self._busy_before = now, busy
+
+    def _cut(self, replica: Replica, workers: int = 1) -> Unit | None:
+        """The next chunk with its serial number; `workers` is how many will share it."""
         with self._admission:
             if self.is_failed or not self._may_take():
                 return None
@@ -289,7 +197,14 @@ class Team(Cell):
             self.wake_one()
         return unit
 
+    def known_budget(self, replica: Replica, waiting: int) -> int:
+        """How many tuples a replica that has not done anything yet should take."""
+        known = max(self._replicas, key=lambda one: one.total_seconds, default=replica)
+        return Cell.budget(known, waiting)
+
     def has_work(self, replica: Replica) -> bool:
+        if self._lanes is not None and self._lanes.has_work(replica.number):
+            return True
         return bool(len(self._port)) and not self.is_failed and self._is_admitted()
 
     def finished(self, unit: Unit) -> None:

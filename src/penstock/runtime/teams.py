@@ -14,7 +14,8 @@ from penstock.runtime.companions import Program
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.keyed_team import KeyedFunctionTeam, KeyedLoopTeam, KeyedReplica
 from penstock.runtime.ports import Port
-from penstock.runtime.team import BatchReplica, ChainReplica, LoopReplica, LoopTeam, Replica, Team
+from penstock.runtime.replicas import BatchReplica, ChainReplica, LoopReplica, Replica
+from penstock.runtime.team import LoopTeam, Team
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run

@@ -1,0 +1,282 @@
+"""A graph whose operators charge what they cost to a virtual clock, tuple by tuple."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
+from random import Random
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.connectors.sink import Rejected, Sink, SinkWriter
+from penstock.connectors.source import Chunk, Source, Split
+from penstock.costs import Cost, Distribution
+from penstock.engines.simulated.timing import VirtualClock
+from penstock.errors import FlowError
+from penstock.flow.nodes import Applies, Graph, Loops, Node, Reads, Remembers, Waits, Writes
+from penstock.operators.functions import Form
+from penstock.rates import Rate
+
+Charge = Callable[[Any], None]
+
+
+class Charging:
+    """Knows what a tuple costs each operator, and whose clock pays for it."""
+
+    def __init__(
+        self,
+        costs: Mapping[str, Cost],
+        clock: VirtualClock,
+        seed: int,
+        input_rate: Rate | None,
+        computes: bool,
+        companion_seconds: float | None,
+    ) -> None:
+        self._costs = costs
+        self._clock = clock
+        self._seed = seed
+        self._input_rate = input_rate
+        self._computes = computes
+        self._companion_seconds = companion_seconds
+        """What a tuple costs here when its function runs in a companion; `None` without companions."""
+        self._loops: dict[str, Charge] = {}
+
+    def charged(self, graph: Graph) -> Graph:
+        """The same graph, in which every operator takes its time."""
+        unknown = sorted(set(self._costs) - {node.name for node in graph.nodes})
+        if unknown:
+            names = ", ".join(node.name for node in graph.nodes)
+            raise FlowError(f"costs= names {unknown[0]!r}, but flow {graph.flow!r} has only {names}")
+        return replace(graph, nodes=tuple(map(self._node, graph.nodes)))
+
+    def charge_loop(self, node: Node, values: Sequence[Any]) -> None:
+        """A driver loop is about to work on these."""
+        charge = self._loops.get(node.name)
+        if charge is not None:
+            for value in values:
+                charge(value)
+
+    def _node(self, node: Node) -> Node:
+        cost = self._costs.get(node.name)
+        charge = None if cost is None else self._charge(node, cost)
+        kind = node.kind
+        match kind:
+            case Reads():
+                return replace(node, kind=replace(kind, source=_PacedSource(kind.source, charge, self._input_rate)))
+            case Writes() if charge is not None:
+                return replace(node, kind=replace(kind, sink=_ChargedSink(kind.sink, charge)))
+            case Applies():
+                return replace(node, kind=replace(kind, fn=self._function(kind, cost, charge, node.name)))
+            case Remembers():
+                return replace(node, kind=replace(kind, fn=self._remembering(kind, cost, charge, node.name)))
+            case Waits() if charge is not None:
+                return replace(node, kind=replace(kind, times=tuple(_first(charge, time) for time in kind.times)))
+            case Loops() if charge is not None:
+                self._loops[node.name] = charge
+        return node
+
+    def _charge(self, node: Node, cost: Cost) -> Charge:
+        """What to call with each tuple of an operator."""
+        spend, seconds = self._clock.spend, cost.seconds
+        released, here = cost.released, 0.0
+        if self._companion_seconds is not None and isinstance(node.kind, Applies):
+            released, here = 1.0, self._companion_seconds
+        python = 1.0 - released
+        if isinstance(seconds, Distribution):
+            draw, random = seconds.draw, self._random(node.name)
+
+            def charge(value: Any) -> None:
+                drawn = draw(random)
+                spend(here + drawn * python, drawn * released)
+
+        elif callable(seconds):
+            of = seconds
+
+            def charge(value: Any) -> None:
+                found = of(value)
+                spend(here + found * python, found * released)
+
+        else:
+            with_gil, without = here + seconds * python, seconds * released
+
+            def charge(value: Any) -> None:
+                spend(with_gil, without)
+
+        return charge
+
+    def _random(self, name: str) -> Random:
+        return Random(f"{self._seed} {name}")
+
+    def _function(self, kind: Applies, cost: Cost | None, charge: Charge | None, name: str) -> Callable[..., Any]:
+        fn = kind.fn if self._computes else self._stand_in(kind, cost, name)
+        if charge is None:
+            return fn
+        if kind.form is Form.ASYNC:
+            return _awaited(cost, fn, self._random(name))
+        if kind.form is Form.BATCH:
+            return _each_first(charge, fn, list)
+        if kind.form is Form.ARROW:
+            return _each_first(charge, fn, lambda batch: range(batch.num_rows))
+        return _first(charge, fn)
+
+    def _remembering(
+        self, kind: Remembers, cost: Cost | None, charge: Charge | None, name: str
+    ) -> Callable[[Any, Any], tuple[Any, Any]]:
+        fn = kind.fn
+        if not self._computes:
+            copies = _Copies(cost, self._random(name))
+            fn = (lambda state, value: (state, copies(value))) if kind.many else (lambda state, value: (state, value))
+        if charge is None:
+            return fn
+
+        def charged(state: Any, value: Any) -> tuple[Any, Any]:
+            charge(value)
+            return fn(state, value)
+
+        return charged
+
+    def _stand_in(self, kind: Applies, cost: Cost | None, name: str) -> Callable[..., Any]:
+        """Does not what the function does, but gives as many tuples."""
+        copies = _Copies(cost, self._random(name))
+        match kind.form:
+            case Form.FILTER | Form.BRANCH:
+                return lambda value: bool(copies(value))
+            case Form.FLAT_MAP:
+                return copies
+            case Form.ASYNC:
+                return _itself
+        return lambda value: value
+
+
+class _Copies:
+    """As many copies of a tuple as come out on average."""
+
+    def __init__(self, cost: Cost | None, random: Random) -> None:
+        self._outputs = 1.0 if cost is None or cost.outputs is None else cost.outputs
+        self._random = random
+
+    def __call__(self, value: Any) -> list[Any]:
+        whole = int(self._outputs)
+        return list(repeat(value, whole + (self._random.random() < self._outputs - whole)))
+
+
+async def _itself(value: Any) -> Any:
+    return value
+
+
+def _first(charge: Charge, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def charged(value: Any) -> Any:
+        charge(value)
+        return fn(value)
+
+    return charged
+
+
+def _each_first(charge: Charge, fn: Callable[[Any], Any], each: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def charged(values: Any) -> Any:
+        for value in each(values):
+            charge(value)
+        return fn(values)
+
+    return charged
+
+
+def _awaited(cost: Cost | None, fn: Callable[[Any], Any], random: Random) -> Callable[[Any], Any]:
+    """What is awaited takes time, but no core."""
+    assert cost is not None
+    seconds = cost.seconds
+
+    async def charged(value: Any) -> Any:
+        if isinstance(seconds, Distribution):
+            await asyncio.sleep(seconds.draw(random))
+        else:
+            await asyncio.sleep(seconds(value) if callable(seconds) else seconds)
+        return await fn(value)
+
+    return charged
+
+
+class _PacedSource(Source):
+    """Another source, whose tuples cost something, and come no faster than a rate."""
+
+    def __init__(self, source: Source, charge: Charge | None, rate: Rate | None) -> None:
+        self._source = source
+        self._charge = charge
+        self._rate = rate
+        self.name, self.bounded, self.replayable = source.name, source.bounded, source.replayable
+        self.schema, self.counts_rows = source.schema, source.counts_rows
+        self._started: float | None = None
+        self._count = 0
+
+    def splits(self) -> Sequence[Split]:
+        self._started, self._count = None, 0
+        return self._source.splits()
+
+    def describe(self) -> str:
+        return self._source.describe()
+
+    def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
+        for chunk in self._source.read(split, clock):
+            if self._rate is None:
+                self._pay(chunk.values)
+                yield chunk
+            else:
+                yield from self._paced(chunk, clock, self._rate)
+
+    def _paced(self, chunk: Chunk, clock: Clock, rate: Rate) -> Iterator[Chunk]:
+        if not chunk.values:
+            yield chunk
+        place = 0
+        while place < len(chunk.values):
+            now = clock.now()
+            if self._started is None:
+                self._started = now
+            came = self._started + rate.time_of(self._count)
+            if came > now:
+                yield Chunk((), chunk.end, idle_seconds=came - now)
+                continue
+            due = max(1, int(rate.count_by(now - self._started)) + 1 - self._count)
+            values = chunk.values[place : place + due]
+            place += len(values)
+            self._count += len(values)
+            self._pay(values)
+            yield Chunk(values, chunk.end, all_readable=chunk.all_readable, came=came)
+
+    def _pay(self, values: Sequence[Any]) -> None:
+        if self._charge is not None:
+            for value in values:
+                self._charge(value)
+
+
+class _ChargedSink(Sink):
+    """Another sink, whose tuples cost something."""
+
+    def __init__(self, sink: Sink, charge: Charge) -> None:
+        self._sink = sink
+        self._charge = charge
+        self.name, self.delivery = sink.name, sink.delivery
+
+    def open(self) -> SinkWriter:
+        return _ChargedWriter(self._sink.open(), self._charge)
+
+    def describe(self) -> str:
+        return self._sink.describe()
+
+
+class _ChargedWriter(SinkWriter):
+    def __init__(self, writer: SinkWriter, charge: Charge) -> None:
+        self._writer = writer
+        self._charge = charge
+
+    def write(self, values: Sequence[Any]) -> Rejected | None:
+        for value in values:
+            self._charge(value)
+        return self._writer.write(values)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.abandon()

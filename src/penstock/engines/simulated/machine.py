@@ -1,0 +1,86 @@
+"""The only place that says what a machine costs besides the work itself: each figure has a name, and was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from penstock.errors import FlowError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the runtime and the machine under it cost, in seconds.
+
+    The defaults are those of a common server (2 cores, CPython 3.11); `penstock bench calibrate --save FILE` measures
+    them on yours, and `Simulated(machine=FILE)` uses what it found.
+    """
+
+    pick_seconds: float = 4e-6
+    """Find a ready operator and claim it."""
+    take_seconds: float = 4e-6
+    """Take a chunk from a queue."""
+    give_seconds: float = 6e-6
+    """Hand a chunk on to who reads it."""
+    release_seconds: float = 4e-6
+    """Let an operator go."""
+    unit_seconds: float = 12e-6
+    """Number a chunk for one of several replicas, and put it into the reorder buffer."""
+    wake_seconds: float = 60e-6
+    """Wake a sleeping thread."""
+    gil_switch_seconds: float = 15e-6
+    """Get the GIL from another thread."""
+    gil_slice_seconds: float = 0.0005
+    """How long a thread may keep the GIL that others wait for: the switch interval while a flow runs."""
+    context_switch_seconds: float = 5e-6
+    """Get a core from another thread."""
+    slice_seconds: float = 0.004
+    """How long a thread may keep a core that others wait for."""
+    ready_list_seconds: float = 0.5e-6
+    """How long the list of ready operators is held by one worker."""
+    worklist_seconds: float = 1.5e-6
+    """How long the queue of an operator with replicas is held by one of them."""
+    reorder_seconds: float = 1.5e-6
+    """How long its reorder buffer is held by one of them."""
+    pickle_seconds: float = 1e-6
+    """Send a tuple to a companion process and get the result back."""
+    batch_seconds: float = 0.17
+    """A micro-batch on Spark, however small."""
+    exchange_seconds: float = 0.11
+    """An exchange in a micro-batch, however small."""
+    exchanged_tuple_seconds: float = 0.2e-6
+    """A tuple that goes through an exchange."""
+    executor_start_seconds: float = 6.0
+    """From the request for an executor to its first task."""
+
+    @classmethod
+    def of(cls, machine: Machine | str | os.PathLike[str] | None) -> Machine:
+        """The machine itself, what a file says, or the default."""
+        if isinstance(machine, Machine):
+            return machine
+        return cls() if machine is None else cls.load(machine)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        Path(path).write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Machine:
+        """What was measured elsewhere, or before.
+
+        >>> Machine.load("nowhere.json")
+        Traceback (most recent call last):
+        penstock.errors.FlowError: machine 'nowhere.json': No such file or directory
+        """
+        name = os.fspath(path)
+        try:
+            found = json.loads(Path(path).read_text())
+            unknown = sorted(set(found) - {field.name for field in fields(cls)})
+            if unknown:
+                raise FlowError(f"machine {name!r}: there is no figure {unknown[0]!r}")
+            return cls(**{figure: float(seconds) for figure, seconds in found.items()})
+        except OSError as error:
+            raise FlowError(f"machine {name!r}: {error.strerror}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise FlowError(f"machine {name!r}: a JSON object of figures in seconds is expected ({error})") from error

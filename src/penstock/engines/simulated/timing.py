@@ -1,0 +1,87 @@
+"""When virtual workers come past their points: what the runtime costs, and whom they wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from penstock.clock import FakeClock
+from penstock.engines.simulated.machine import Machine
+from penstock.runtime.replicas import Replica
+from penstock.runtime.worker import Point, Worker
+
+_READY_LIST = "the list of ready operators"
+
+
+class VirtualClock(FakeClock):
+    """A clock on which work is spent, with the GIL and without it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.python_seconds = 0.0
+        """Spent with the GIL so far, if there is one."""
+        self.released_seconds = 0.0
+
+    def spend(self, python_seconds: float, released_seconds: float = 0.0) -> None:
+        self._now += python_seconds + released_seconds
+        self.python_seconds += python_seconds
+        self.released_seconds += released_seconds
+
+
+class Modelled:
+    """Every point has its price; who needs what another one holds waits for it.
+
+    What is shared is held from one moment to another, by one worker after the other, in the order in which they come.
+    Where there is a GIL, who has it finds nothing held.
+    """
+
+    wakes_everyone = False
+
+    def __init__(self, machine: Machine, clock: VirtualClock, has_gil: bool) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._has_gil = has_gil
+        self._free_at: dict[str, float] = defaultdict(float)
+        self._released_before = 0.0
+        self.waited_seconds: dict[str, float] = defaultdict(float)
+        """How long workers have waited for each of the things that they share."""
+        self.overhead_seconds = 0.0
+        """How long workers have done anything but the work itself."""
+        self._prices = {
+            Point.PICK: machine.pick_seconds,
+            Point.TAKE: machine.take_seconds,
+            Point.FLUSH: machine.give_seconds,
+            Point.RELEASE: machine.release_seconds,
+        }
+
+    def done_at(self, worker: Worker, point: Point, now: float) -> float:
+        price = self._prices.get(point)
+        if price is None:
+            return now
+        start = now
+        if isinstance(worker.cell, Replica) and point is not Point.RELEASE:
+            price += self._machine.unit_seconds / 2
+            if not self._has_gil:
+                start = self._hold_shared(worker.cell.name, point, now)
+        elif point is Point.PICK and not self._has_gil:
+            start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
+        self.overhead_seconds += price
+        return start + price
+
+    def awake_at(self, now: float) -> float:
+        return now + self._machine.wake_seconds
+
+    def released(self) -> float:
+        before, self._released_before = self._released_before, self._clock.released_seconds
+        return self._released_before - before
+
+    def _hold_shared(self, name: str, point: Point, now: float) -> float:
+        if point is Point.TAKE:
+            return self._hold(f"the queue of {name}", now, self._machine.worklist_seconds)
+        return self._hold(f"the reorder buffer of {name}", now, self._machine.reorder_seconds)
+
+    def _hold(self, what: str, now: float, seconds: float) -> float:
+        start = max(now, self._free_at[what])
+        self._free_at[what] = start + seconds
+        if start > now:
+            self.waited_seconds[what] += start - now
+        return start

@@ -1,0 +1,133 @@
+"""What drivers have in common: how many workers there are, who wakes whom, and who may sleep.
+
+A driver is the only owner of threads and time: it resumes workers, and knows what they do when there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from penstock.runtime.cells import Cell
+from penstock.runtime.run import Run
+from penstock.runtime.worker import Worker
+
+WATCH_SECONDS = 0.25
+_STUCK_SECONDS = 1.0
+
+
+class Driver(Protocol):
+    """Runs a run's workers to its end."""
+
+    def attach(self, run: Run) -> None:
+        """Learn about the run, before any of its cells is notified."""
+        ...
+
+    def on_ready(self) -> None:
+        """A cell has become ready, or the run is over."""
+        ...
+
+    def drive(self) -> None:
+        """Work until the run is over."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """How many threads may work."""
+        ...
+
+
+class Pool(ABC):
+    """Workers that sleep when there is nothing to do; with `dedicated`, one for each cell.
+
+    The last worker to fall asleep finds out whether the run is at rest. A worker that is stuck in a user's function for
+    a second is replaced until it comes back, so that it holds up nobody.
+    """
+
+    def __init__(self, count: int, dedicated: bool = False) -> None:
+        self._lock = threading.Lock()
+        """Held while the list of workers changes."""
+        self._wanted = count
+        self._dedicated = dedicated
+        self._workers: list[Worker] = []
+        self._run: Run
+
+    @abstractmethod
+    def set_threads(self, count: int) -> None:
+        """Add workers, or retire some at the end of what they are doing."""
+
+    @abstractmethod
+    def wake_another(self) -> None:
+        """Let a sleeping worker look for work; all of them where each has its own cell, or when the run is over."""
+
+    @abstractmethod
+    def _begin(self, worker: Worker) -> None:
+        """Let a new worker work."""
+
+    @abstractmethod
+    def _is_alive(self, worker: Worker) -> bool: ...
+
+    @abstractmethod
+    def _is_called_by_worker(self) -> bool: ...
+
+    @property
+    def threads(self) -> int:
+        return self._wanted
+
+    def attach(self, run: Run) -> None:
+        self._run = run
+
+    def stuck(self) -> list[str]:
+        """The operators that have held a worker for longer than a second."""
+        now = self._run.clock.now()
+        return [
+            worker.cell.name
+            for worker in self._workers
+            if worker.cell is not None and now - worker.cell_since > _STUCK_SECONDS
+        ]
+
+    def on_ready(self) -> None:
+        # A worker that has made a cell ready comes to it by itself; to wake another one would only make two of them
+        # fight for the GIL. One that is about to be busy for longer asks for help first: see `Worker`.
+        if not self._dedicated and not self._run.is_over and self._is_called_by_worker():
+            return
+        self.wake_another()
+
+    def _adjust(self) -> None:
+        """As many workers as wanted, plus one for each that is stuck."""
+        with self._lock:
+            if self._dedicated:
+                served = {worker.only for worker in self._workers}
+                for cell in self._run.runnable():
+                    if cell not in served:
+                        self._add(cell)
+                return
+            self._workers = [worker for worker in self._workers if self._is_alive(worker)]
+            active = [worker for worker in self._workers if not worker.is_retired]
+            wanted = self._wanted + len(self.stuck())
+            for worker in active[wanted:]:
+                worker.is_retired = True
+            for _ in range(wanted - len(active)):
+                self._add(None)
+
+    def _add(self, only: Cell | None) -> None:
+        worker = Worker(self._run, len(self._workers), only)
+        self._workers.append(worker)
+        self._begin(worker)
+
+    def _has_work(self, worker: Worker) -> bool:
+        return worker.only.is_queued if worker.only is not None else not self._run.scheduler.is_empty
+
+    def _may_sleep(self, worker: Worker) -> bool:
+        """Asked by a worker that counts as asleep already: who makes a cell ready later will wake it."""
+        run = self._run
+        if run.is_over or worker.is_retired or self._has_work(worker) or run.timers.fire(run.clock.now()):
+            return False
+        if all(cell.is_at_rest for cell in run.cells) and run.at_rest():
+            self._wake_all()
+            return False
+        return True
+
+    @abstractmethod
+    def _wake_all(self) -> None: ...

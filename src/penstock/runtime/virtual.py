@@ -1,0 +1,366 @@
+"""Workers on virtual cores and a virtual clock: one thread plays them all, and every run can be repeated.
+
+A worker's step happens at one moment of virtual time; what it spends in there keeps it from its next one. What lies
+between two shared accesses is private, so it does not matter that it is computed at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Protocol
+
+from penstock.clock import FakeClock
+from penstock.runtime.cells import Cell
+from penstock.runtime.event_loop import SteppedEventLoop
+from penstock.runtime.pool import WATCH_SECONDS, Pool
+from penstock.runtime.run import Run
+from penstock.runtime.worker import Point, Worker
+
+Watch = Callable[[Worker, Cell | None, Point, float, float], None]
+"""Told what a worker has done: where, what, from when, until when."""
+
+
+class Timing(Protocol):
+    """What takes how long, besides the work itself."""
+
+    wakes_everyone: bool
+    """Whether all sleeping workers look when something has become ready, instead of one when it is worth it."""
+
+    def done_at(self, worker: Worker, point: Point, now: float) -> float:
+        """When a worker that is here now has come past a point."""
+        ...
+
+    def awake_at(self, now: float) -> float:
+        """When a worker that is woken now is awake."""
+        ...
+
+    def released(self) -> float:
+        """How many of the seconds that the last step has spent were outside the GIL; asked once after each step."""
+        ...
+
+
+class Shuffle:
+    """Every worker is equally likely to be the next, whatever it does: the interleaving is drawn from a seed.
+
+    The time between two steps of a worker is exponentially distributed, so it does not matter how long it has waited.
+    """
+
+    wakes_everyone = True
+
+    def __init__(self, seed: int, mean_seconds: float = 1e-9) -> None:
+        self._random = random.Random(seed)
+        self._rate = 1 / mean_seconds
+
+    def done_at(self, worker: Worker, point: Point, now: float) -> float:
+        return now + self._random.expovariate(self._rate)
+
+    def awake_at(self, now: float) -> float:
+        return now + self._random.expovariate(self._rate)
+
+    def released(self) -> float:
+        return 0.0
+
+
+class Slots:
+    """Cores, or the GIL, of which there is one: who finds none waits, and who has one gives way when its time is up."""
+
+    def __init__(self, count: int, slice_seconds: float, switch_seconds: float) -> None:
+        self.count = count
+        self.waited_seconds = 0.0
+        self._slice_seconds = slice_seconds
+        self._switch_seconds = switch_seconds
+        self._free = count
+        self._waiting: deque[tuple[Worker, float]] = deque()
+        self._since: dict[Worker, float] = {}
+
+    def has(self, worker: Worker) -> bool:
+        return worker in self._since
+
+    def claim(self, worker: Worker, now: float) -> bool:
+        """Get one, or a place among those who wait for one."""
+        if not self._free:
+            self._waiting.append((worker, now))
+            return False
+        self._free -= 1
+        self._since[worker] = now
+        return True
+
+    def release(self, worker: Worker, now: float) -> tuple[Worker, float] | None:
+        """Give it back; who has got it, and when."""
+        if self._since.pop(worker, None) is None:
+            return None
+        if not self._waiting:
+            self._free += 1
+            return None
+        successor, since = self._waiting.popleft()
+        got = now + self._switch_seconds
+        self._since[successor] = got
+        self.waited_seconds += got - since
+        return successor, got
+
+    def is_time_up(self, worker: Worker, now: float) -> bool:
+        return bool(self._waiting) and now - self._since[worker] >= self._slice_seconds
+
+
+class Virtual(Pool):
+    """Plays its workers on a virtual clock; without `cores` each has one of its own, without `gil` there is none."""
+
+    def __init__(
+        self,
+        count: int,
+        clock: FakeClock,
+        timing: Timing,
+        cores: Slots | None = None,
+        gil: Slots | None = None,
+        dedicated: bool = False,
+        watch: Watch | None = None,
+        until: float | None = None,
+    ) -> None:
+        super().__init__(count, dedicated)
+        self._clock = clock
+        self._timing = timing
+        self._gil = gil
+        # The GIL first: who waits for it needs no core.
+        self._slots = [slots for slots in (gil, cores) if slots is not None]
+        self._watch = watch
+        self._until = math.inf if until is None else until
+        self._next_watch = WATCH_SECONDS
+        self._horizon = min(self._next_watch, self._until)
+        """What happens before that is no more than the workers' own business."""
+        self._events: list[tuple[float, int, Callable[[Worker, Point | None], None], Worker, Point | None]] = []
+        self._number = 0
+        self._going: dict[Worker, Iterator[Point]] = {}
+        self._parked: dict[Worker, None] = {}
+        self._held_up: dict[Worker, Point | None] = {}
+        """Who waits for a core or the GIL, and before which point."""
+        self._current: Worker | None = None
+        self._thread = 0
+        self._outside = threading.Event()
+        """Another thread has made something ready, or wants another number of workers."""
+
+    def set_threads(self, count: int) -> None:
+        self._wanted = count
+        self._outside.set()
+
+    def attach(self, run: Run) -> None:
+        super().attach(run)
+        run.event_loop = self._event_loop = SteppedEventLoop(self._clock.now)
+
+    # The pool
+
+    def _begin(self, worker: Worker) -> None:
+        self._going[worker] = worker.points()
+        self._push(self._timing.awake_at(self._clock.now()), worker)
+
+    def _is_alive(self, worker: Worker) -> bool:
+        return worker in self._going
+
+    def _is_called_by_worker(self) -> bool:
+        return self._current is not None and not self._timing.wakes_everyone
+
+    def on_ready(self) -> None:
+        if threading.get_ident() == self._thread:
+            super().on_ready()
+        else:
+            self._outside.set()
+
+    def wake_another(self) -> None:
+        if self._dedicated:
+            woken = [worker for worker in self._parked if worker.only is None or self._has_work(worker)]
+        elif self._timing.wakes_everyone or self._run.is_over:
+            woken = list(self._parked)
+        else:
+            woken = list(islice(self._parked, 1))
+        for worker in woken:
+            self._wake(worker)
+
+    def _wake_all(self) -> None:
+        for worker in list(self._parked):
+            self._wake(worker)
+
+    def _wake(self, worker: Worker) -> None:
+        del self._parked[worker]
+        self._push(self._timing.awake_at(self._clock.now()), worker)
+
+    # Time
+
+    def drive(self) -> None:
+        run = self._run
+        self._thread = threading.get_ident()
+        try:
+            run.open()
+            self._adjust()
+            while not run.is_over:
+                if self._outside.is_set():
+                    self._listen()
+                self._event_loop.run_ready()
+                self._go_on()
+        finally:
+            run.is_over = True
+            for points in self._going.values():
+                points.close()  # type: ignore[attr-defined]
+
+    def _listen(self) -> None:
+        """Somebody outside has done something."""
+        self._outside.clear()
+        self._adjust()
+        self._wake_all()
+
+    def _go_on(self) -> None:
+        """Whatever happens next: a worker's step, a timer, a look at the workers; or nothing, until somebody comes."""
+        run, events = self._run, self._events
+        due = min(run.timers.due if self._parked else math.inf, self._event_loop.due)
+        next_time = events[0][0] if events else math.inf
+        if min(next_time, due) == math.inf:
+            self._wait_for_outside()
+        elif min(next_time, due) > self._until:
+            self._clock.move_to(self._until)
+            run.end()
+        elif next_time <= due:
+            time, _, happens, worker, point = heapq.heappop(events)
+            if time >= self._next_watch:
+                self._look_after(time)
+            self._clock.move_to(time)
+            happens(worker, point)
+        else:
+            self._clock.move_to(max(due, self._clock.now()))
+            run.timers.fire(self._clock.now())
+
+    def _wait_for_outside(self) -> None:
+        if self._event_loop.is_busy:
+            self._event_loop.run_for_real()
+        elif not self._run.is_over:
+            self._outside.wait()
+
+    def _look_after(self, time: float) -> None:
+        self._next_watch = time + WATCH_SECONDS
+        self._horizon = min(self._next_watch, self._until)
+        self._clock.move_to(time)
+        self._adjust()
+        if not self._run.scheduler.is_empty:
+            self.wake_another()
+
+    def _push(self, time: float, worker: Worker, point: Point | None = None) -> None:
+        """A worker comes to a point, or (`None`) has come past the last one."""
+        self._number += 1
+        heapq.heappush(self._events, (time, self._number, self._play, worker, point))
+
+    def _is_next(self, time: float) -> bool:
+        """Whether nothing happens before that time."""
+        events, loop = self._events, self._event_loop
+        if (events and events[0][0] < time) or time >= self._horizon or loop.has_calls or loop.due < time:
+            return False
+        return not self._outside.is_set() and not (self._parked and self._run.timers.due < time)
+
+    def _play(self, worker: Worker, point: Point | None) -> None:
+        """Resume a worker, as long as nobody else comes before its next step."""
+        clock = self._clock
+        if not self._has_slots(worker, point):
+            return
+        while not self._run.is_over:
+            if point is None:
+                point, spent, released = self._step(worker)
+                if point is None:
+                    self._leave(worker)
+                    return
+                if released and self._gil is not None:
+                    self._release_gil(worker, point, clock.now() + spent - released, released)
+                    return
+                if spent and not self._is_next(clock.now() + spent):
+                    self._push(clock.now() + spent, worker, point)
+                    return
+                clock.move_to(clock.now() + spent)
+            past = self._pass(worker, point)
+            if past is None:
+                return
+            if not self._is_next(past):
+                self._push(past, worker)
+                return
+            clock.move_to(past)
+            point = None
+
+    def _step(self, worker: Worker) -> tuple[Point | None, float, float]:
+        """Let a worker do what it stood before: the next point, the seconds that it took, those outside the GIL."""
+        clock = self._clock
+        began = clock.now()
+        self._current = worker
+        point = next(self._going[worker], None)
+        self._current = None
+        spent = clock.now() - began
+        if not spent:
+            return point, 0.0, 0.0
+        clock.move_to(began)
+        if self._watch is not None:
+            self._watch(worker, worker.cell, Point.PROCESS, began, began + spent)
+        return point, spent, self._timing.released()
+
+    def _pass(self, worker: Worker, point: Point) -> float | None:
+        """When a worker has come past a point; `None` if it sleeps, or gives way to others."""
+        now = self._clock.now()
+        if point is Point.PARK:
+            return self._park(worker, now)
+        if point is Point.ASK_FOR_HELP:
+            self.wake_another()
+        past = self._timing.done_at(worker, point, now)
+        if self._watch is not None and past > now:
+            self._watch(worker, worker.cell, point, now, past)
+        for slots in self._slots:
+            if slots.is_time_up(worker, past):
+                self._give_way(worker, past)
+                self._push(past, worker)
+                return None
+        return past
+
+    def _park(self, worker: Worker, now: float) -> float | None:
+        self._parked[worker] = None
+        may_sleep = self._may_sleep(worker)
+        if worker not in self._parked:
+            return None  # it has been woken already
+        if not may_sleep:
+            del self._parked[worker]
+            return self._timing.done_at(worker, Point.PARK, now)
+        self._give_way(worker, now)
+        return None
+
+    def _leave(self, worker: Worker) -> None:
+        del self._going[worker]
+        self._give_way(worker, self._clock.now())
+        self.wake_another()
+
+    # Cores and the GIL
+
+    def _has_slots(self, worker: Worker, point: Point | None) -> bool:
+        """Whether a worker has got all it needs; otherwise whoever gives way resumes it."""
+        for slots in self._slots:
+            if not slots.has(worker) and not slots.claim(worker, self._clock.now()):
+                self._held_up[worker] = point
+                if slots is self._gil:
+                    self._give_way(worker, self._clock.now())
+                return False
+        return True
+
+    def _give_way(self, worker: Worker, now: float) -> None:
+        for slots in reversed(self._slots):
+            self._release(slots, worker, now)
+
+    def _release(self, slots: Slots, worker: Worker, now: float) -> None:
+        if (got := slots.release(worker, now)) is not None:
+            successor, time = got
+            self._push(time, successor, self._held_up.pop(successor))
+
+    def _release_gil(self, worker: Worker, point: Point, time: float, seconds: float) -> None:
+        """Let others have the GIL from some time on, for so many seconds."""
+
+        def happens(worker: Worker, point: Point | None) -> None:
+            assert self._gil is not None
+            self._release(self._gil, worker, self._clock.now())
+            self._push(self._clock.now() + seconds, worker, point)
+
+        self._number += 1
+        heapq.heappush(self._events, (time, self._number, happens, worker, point))
