@@ -29,6 +29,7 @@ ENGINES = {
     "local, shuffled": lambda: shuffled(seed=1, queue_size=2),
     "local, 3 replicas": lambda: ps.engines.Local(threads=3, replicas=3),
     "local, 3 replicas, shuffled": lambda: shuffled(seed=2, queue_size=2, replicas=3),
+    "simulated, 3 cores": lambda: ps.engines.Simulated(cores=3, replicas=2, queue_size=50),
     "spark": lambda: ps.engines.Spark(parallelism=2),
 }
 

@@ -18,6 +18,7 @@ from penstock.errors import FlowError
 
 __all__ = ["Rate", "constant", "parse", "seasonal", "spikes", "steps", "trace"]
 
+_TOGETHER_SECONDS = 0.01
 Segment = tuple[float, float]
 """So many seconds at so many tuples a second."""
 
@@ -72,6 +73,16 @@ class Rate:
         if not self._rates[place]:
             return math.inf
         return self._times[place] + (count - self._counts[place]) / self._rates[place]
+
+    def due(self, count: int, seconds: float) -> int:
+        """How many tuples after the first `count` can be taken together at that time: those that came with the first.
+
+        >>> constant(1000).due(5, seconds=0.0072), constant(1000).due(5, seconds=60)
+        (3, 11)
+        """
+        until = min(seconds, self.time_of(count) + _TOGETHER_SECONDS)
+        # At least the one that is due: a product of floats may miss it.
+        return max(1, int(self.count_by(until)) + 1 - count)
 
     def _extend(self, is_short: Callable[[], bool]) -> None:
         while is_short():

@@ -132,8 +132,7 @@ class Generate(Source):
                 if came > now:
                     yield Chunk((), position, idle_seconds=min(came - now, _LONGEST_IDLE_SECONDS))
                     continue
-                # At least the one that is due: a product of floats may miss it.
-                end = min(end, max(position, split.start + int(self._rate.count_by(now - started))) + 1)
+                end = min(end, position + self._rate.due(position - split.start, now - started))
             values = self._values(position, min(end, position + _VALUES_PER_CHUNK), clock)
             position += len(values)
             yield Chunk(values, position, came=came)

@@ -76,7 +76,7 @@ class Slots:
         self._slice_seconds = slice_seconds
         self._switch_seconds = switch_seconds
         self._free = count
-        self._waiting: deque[tuple[Worker, float]] = deque()
+        self.waiting: deque[tuple[Worker, float]] = deque()
         self._since: dict[Worker, float] = {}
 
     def has(self, worker: Worker) -> bool:
@@ -85,7 +85,7 @@ class Slots:
     def claim(self, worker: Worker, now: float) -> bool:
         """Get one, or a place among those who wait for one."""
         if not self._free:
-            self._waiting.append((worker, now))
+            self.waiting.append((worker, now))
             return False
         self._free -= 1
         self._since[worker] = now
@@ -95,17 +95,18 @@ class Slots:
         """Give it back; who has got it, and when."""
         if self._since.pop(worker, None) is None:
             return None
-        if not self._waiting:
+        if not self.waiting:
             self._free += 1
             return None
-        successor, since = self._waiting.popleft()
+        successor, since = self.waiting.popleft()
         got = now + self._switch_seconds
         self._since[successor] = got
         self.waited_seconds += got - since
         return successor, got
 
     def is_time_up(self, worker: Worker, now: float) -> bool:
-        return bool(self._waiting) and now - self._since[worker] >= self._slice_seconds
+        """Whether a worker has had its slot for long enough, if others wait."""
+        return now - self._since[worker] >= self._slice_seconds
 
 
 class Virtual(Pool):
@@ -275,7 +276,11 @@ class Virtual(Pool):
                 if spent and not self._is_next(clock.now() + spent):
                     self._push(clock.now() + spent, worker, point)
                     return
-                clock.move_to(clock.now() + spent)
+                if spent:
+                    clock.move_to(clock.now() + spent)
+                if point is Point.PROCESS:  # on private memory, so nothing has to be in order
+                    point = None
+                    continue
             past = self._pass(worker, point)
             if past is None:
                 return
@@ -311,7 +316,7 @@ class Virtual(Pool):
         if self._watch is not None and past > now:
             self._watch(worker, worker.cell, point, now, past)
         for slots in self._slots:
-            if slots.is_time_up(worker, past):
+            if slots.waiting and slots.is_time_up(worker, past):
                 self._give_way(worker, past)
                 self._push(past, worker)
                 return None

@@ -6,7 +6,7 @@ Threads ignore the points at which it stops; a virtual driver times them, and te
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import TYPE_CHECKING
 
 from penstock.runtime.cells import Cell, Failed
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
 
-class Point(Enum):
+class Point(IntEnum):
     """What a worker is about to do."""
 
     PICK = auto()

@@ -18,12 +18,16 @@ from enum import Enum
 from itertools import chain
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
 from penstock.schema import Row, Schema, rows_of_table
+
+try:
+    import msgspec
+except ImportError:  # there is none for a Python 3.13 without a GIL
+    msgspec = None  # type: ignore[assignment]
 
 _ROWS_PER_GROUP = 65_536
 _SIMPLE = frozenset({type(None), bool, int, float, str})
@@ -89,7 +93,7 @@ class JsonEncoder(LineEncoder):
     def __init__(self, schema: Schema | None) -> None:
         super().__init__()
         self._schema = schema
-        self._fast = msgspec.json.Encoder()
+        self._fast = None if msgspec is None else msgspec.json.Encoder()
         self._slow = json.JSONEncoder(
             ensure_ascii=False, default=_json_default, allow_nan=False, separators=(",", ":")
         ).encode
@@ -97,14 +101,14 @@ class JsonEncoder(LineEncoder):
     def lines(self, values: Sequence[Any]) -> bytes:
         if self._schema is not None:
             values = rows_of_table(self._schema.table([as_plain(value) for value in values]))
-        if _are_simple(values):
+        if self._fast is not None and _are_simple(values):
             with suppress(TypeError):  # a key that is neither text nor a number
                 return self._fast.encode_lines(values)
         return b"".join([self._line(as_plain(value)) for value in values])
 
     def _line(self, value: Any) -> bytes:
         try:
-            if _is_plain(value):
+            if self._fast is not None and _is_plain(value):
                 with suppress(TypeError):
                     return self._fast.encode_lines([value])
             return self._slow(value).encode() + b"\n"

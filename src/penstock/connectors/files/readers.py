@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from penstock.clock import Clock
@@ -20,8 +19,13 @@ from penstock.connectors.source import Chunk, Source, Split
 from penstock.errors import FlowError
 from penstock.schema import Row, Schema, ddl_type
 
-# Not in the source, which is pickled.
-_DECODERS = {None: msgspec.json.Decoder(), Decimal: msgspec.json.Decoder(float_hook=Decimal)}
+try:
+    import msgspec
+
+    # Not in the source, which is pickled.
+    _DECODERS = {None: msgspec.json.Decoder(), Decimal: msgspec.json.Decoder(float_hook=Decimal)}
+except ImportError:  # there is none for a Python 3.13 without a GIL
+    _DECODERS = {}
 
 
 class LineFiles(Source):

@@ -237,8 +237,7 @@ class _PacedSource(Source):
             if came > now:
                 yield Chunk((), chunk.end, idle_seconds=came - now)
                 continue
-            due = max(1, int(rate.count_by(now - self._started)) + 1 - self._count)
-            values = chunk.values[place : place + due]
+            values = chunk.values[place : place + rate.due(self._count, now - self._started)]
             place += len(values)
             self._count += len(values)
             self._pay(values)

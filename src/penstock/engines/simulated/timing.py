@@ -46,24 +46,22 @@ class Modelled:
         """How long workers have waited for each of the things that they share."""
         self.overhead_seconds = 0.0
         """How long workers have done anything but the work itself."""
-        self._prices = {
-            Point.PICK: machine.pick_seconds,
-            Point.TAKE: machine.take_seconds,
-            Point.FLUSH: machine.give_seconds,
-            Point.RELEASE: machine.release_seconds,
-        }
+        self._prices = [0.0] * (max(Point) + 1)
+        self._prices[Point.PICK] = machine.pick_seconds
+        self._prices[Point.TAKE] = machine.take_seconds
+        self._prices[Point.FLUSH] = machine.give_seconds
+        self._prices[Point.RELEASE] = machine.release_seconds
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
-        price = self._prices.get(point)
-        if price is None:
-            return now
+        price = self._prices[point]
         start = now
-        if isinstance(worker.cell, Replica) and point is not Point.RELEASE:
+        if point is Point.PICK:
+            if not self._has_gil:
+                start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
+        elif (point is Point.TAKE or point is Point.FLUSH) and isinstance(worker.cell, Replica):
             price += self._machine.unit_seconds / 2
             if not self._has_gil:
                 start = self._hold_shared(worker.cell.name, point, now)
-        elif point is Point.PICK and not self._has_gil:
-            start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
         self.overhead_seconds += price
         return start + price
 

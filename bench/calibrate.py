@@ -1,0 +1,327 @@
+"""What this machine costs, and how well the simulated engine foretells the local one on it.
+
+penstock bench calibrate [--save machine.json] [--spark] [--quick] [--only figures|table]
+
+First the figures of `ps.engines.Machine` are measured; then the flows of `penstock bench local` (and one that releases
+the GIL) run for real on one and two cores, in every threading model and under every policy, and simulated with the
+costs that a run on one thread has shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import statistics
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import penstock as ps
+from penstock.costs import Cost
+from penstock.engines.simulated.machine import Machine
+from penstock.engines.simulated.profile import costs_of
+from penstock.runtime.policies import POLICIES
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from local import UserZip, add, digit, keep, minus, total, triple
+
+SHARES = {"pick": 0.22, "take": 0.25, "give": 0.31, "release": 0.22}
+"""How the time of a chunk's way is shared out among its points, from a profile."""
+
+
+def best(function: Callable[[], float], repeats: int) -> float:
+    return min(function() for _ in range(repeats))
+
+
+def seconds_of(function: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+# Figures
+
+
+def hop_seconds(replicas: int, operators: int = 20, count: int = 1500) -> float:
+    """A chunk of one tuple on its way through one operator, on one thread."""
+    flow = ps.Flow("hops")
+    stream = flow.read(ps.sources.items(range(count)))
+    for _ in range(operators):
+        stream = stream.map(add, replicas=replicas)
+    stream.write(ps.sinks.null())
+    report = flow.run(ps.engines.Local(threads=1, fuse=False, queue_size=2))
+    busy = sum(operator.busy_seconds for operator in report.operators.values())
+    return (report.elapsed_seconds - busy) / count / (operators + 1)
+
+
+def wake_seconds(times: int = 500) -> float:
+    """From the call that wakes a sleeping thread to its first instruction."""
+    condition, found = threading.Condition(), []
+    told = 0.0
+    turn = 0
+
+    def sleeper() -> None:
+        nonlocal turn
+        for _ in range(times):
+            with condition:
+                while turn != 1:
+                    condition.wait()
+                found.append(time.perf_counter() - told)
+                turn = 0
+                condition.notify()
+
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    for _ in range(times):
+        with condition:
+            told = time.perf_counter()
+            turn = 1
+            condition.notify()
+            while turn != 0:
+                condition.wait()
+    thread.join()
+    return statistics.median(found)
+
+
+def gil_switch_seconds(interval: float, steps: int = 400_000) -> float:
+    """What it costs two busy threads to pass the GIL to each other, for each time that they do."""
+
+    def spin() -> None:
+        x = 0
+        for _ in range(steps):
+            x ^= 1
+
+    def together() -> None:
+        threads = [threading.Thread(target=spin) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(interval)
+    try:
+        alone = best(lambda: seconds_of(lambda: (spin(), spin())), 5)
+        both = best(lambda: seconds_of(together), 5)
+    finally:
+        sys.setswitchinterval(before)
+    return max(0.0, (both - alone) / (alone / interval))
+
+
+def lock_seconds(times: int = 200_000) -> float:
+    lock = threading.Lock()
+
+    def hold() -> None:
+        for _ in range(times):
+            with lock:
+                pass
+
+    return best(lambda: seconds_of(hold), 5) / times
+
+
+def pickle_seconds(count: int = 2000) -> float:
+    values = [{"user": n, "page": "/index", "score": n / 7} for n in range(count)]
+
+    def there_and_back() -> None:
+        pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(values, protocol=5)), protocol=5))
+
+    return best(lambda: seconds_of(there_and_back), 20) / count
+
+
+def context_switch_seconds(times: int = 5000) -> float:
+    """Two processes on one core that pass a byte to and fro."""
+    there, back = os.pipe(), os.pipe()
+    cores = os.sched_getaffinity(0)
+    child = os.fork()
+    if child == 0:
+        os.sched_setaffinity(0, {min(cores)})
+        for _ in range(times):
+            os.read(there[0], 1)
+            os.write(back[1], b"x")
+        os._exit(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        began = time.perf_counter()
+        for _ in range(times):
+            os.write(there[1], b"x")
+            os.read(back[0], 1)
+        return (time.perf_counter() - began) / times / 2
+    finally:
+        os.sched_setaffinity(0, cores)
+        os.waitpid(child, 0)
+        for end in (*there, *back):
+            os.close(end)
+
+
+def figures(repeats: int) -> Machine:
+    default = Machine()
+    hop = best(lambda: hop_seconds(replicas=1), repeats)
+    unit = max(0.0, best(lambda: hop_seconds(replicas=2), repeats) - hop)
+    lock = lock_seconds()
+    return replace(
+        default,
+        **{f"{point}_seconds": hop * share for point, share in SHARES.items()},
+        unit_seconds=unit,
+        wake_seconds=wake_seconds(),
+        gil_switch_seconds=gil_switch_seconds(default.gil_slice_seconds),
+        context_switch_seconds=context_switch_seconds(),
+        # A lock that is held for a handful of operations, each about as long as taking it.
+        ready_list_seconds=5 * lock,
+        worklist_seconds=15 * lock,
+        reorder_seconds=15 * lock,
+        pickle_seconds=pickle_seconds(),
+    )
+
+
+def spark_figures(machine: Machine, rows: int = 1_000_000) -> Machine:
+    """A batch with nothing in it, an exchange with nothing in it, and an exchange of many tuples."""
+
+    def batch(count: int, exchanges: bool) -> float:
+        flow = ps.Flow("batches")
+        stream = flow.read(ps.sources.generate(lambda n: n, count=count))
+        if exchanges:
+            stream = stream.key_by(lambda x: x % 1000).stateful_map(lambda n, x: (n + 1, n), init=int, name="count")
+        stream.write(ps.sinks.null())
+        report = flow.run(ps.engines.Spark(master="local[2]", parallelism=2))
+        return min(batch.seconds for batch in report.batches)
+
+    few = best(lambda: batch(1, False), 5)
+    exchanged = best(lambda: batch(1, True), 5)
+    many = (best(lambda: batch(rows, True), 3) - best(lambda: batch(rows, False), 3)) / rows
+    return replace(
+        machine,
+        batch_seconds=few,
+        exchange_seconds=max(0.0, exchanged - few),
+        exchanged_tuple_seconds=max(0.0, many),
+    )
+
+
+# The table
+
+
+def functions(flow: ps.Flow, count: int) -> None:
+    stream = flow.read(ps.sources.items(range(count)), name="in")
+    stream = stream.map(add).filter(keep).map(triple).map(minus)
+    stream.key_by(digit).stateful_map(total, init=int, name="total").write(ps.sinks.null(), name="out")
+
+
+def zipped(flow: ps.Flow, count: int) -> None:
+    left = flow.read(ps.sources.items(range(count)), name="left")
+    right = flow.read(ps.sources.items(range(count)), name="right")
+    flow.add(UserZip(), left, right, name="zip").write(ps.sinks.null(), name="out")
+
+
+def branches(flow: ps.Flow, count: int) -> None:
+    """The flow on which `penstock bench local` compares policies."""
+    numbers = flow.read(ps.sources.items(range(count)), name="in")
+    left = numbers.map(add, replicas=1).map_batch(lambda xs: [triple(x) for x in xs], name="triple")
+    right = numbers.filter(keep).map_batch(lambda xs: [minus(x) for x in xs], name="minus")
+    left.zip(numbers).key_by(lambda pair: pair[1] % 100).count().write(ps.sinks.null(), name="left-out")
+    right.map_batch(lambda xs: xs, name="pass").write(ps.sinks.null(), name="right-out")
+
+
+DATA = os.urandom(1 << 16)
+
+
+def released(flow: ps.Flow, count: int) -> None:
+    stream = flow.read(ps.sources.items(range(count)), name="in")
+    stream.map(lambda x: zlib.crc32(DATA) and x, name="checksum", replicas=2).write(ps.sinks.null(), name="out")
+
+
+FLOWS: dict[str, tuple[Callable[[ps.Flow, int], None], int, dict[str, float]]] = {
+    "functions and a keyed state": (functions, 400_000, {}),
+    "zip of two streams": (zipped, 300_000, {}),
+    "branches": (branches, 100_000, {}),
+    "checksums outside the GIL": (released, 20_000, {"checksum": 0.97}),
+}
+
+
+def made(build: Callable[[ps.Flow, int], None], count: int) -> ps.Flow:
+    flow = ps.Flow("calibrate")
+    build(flow, count)
+    return flow
+
+
+def on_cores(count: int, run: Callable[[], float]) -> float:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, set(sorted(cores)[:count]))
+    try:
+        return run()
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def table(machine: Machine, repeats: int, scale: float) -> None:
+    has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    models: list[dict[str, str]] = [{"threading": "dedicated"}, {"threading": "manual"}]
+    models += [{"policy": policy} for policy in POLICIES]
+    within, misses = 0, []
+    print("\ntuples a second, measured (best) and simulated")
+    for name, (build, most, outside) in FLOWS.items():
+        count = int(most * scale)
+        for cores in 1, 2:
+            for options in models:
+                flow = made(build, count)
+
+                def real(flow=flow, options=options, cores=cores) -> float:
+                    engine = ps.engines.Local(threads=cores, fuse=options.get("threading") != "dedicated", **options)
+                    return on_cores(cores, lambda: flow.run(engine).elapsed_seconds)
+
+                def profiled(flow=flow) -> dict[str, Cost]:
+                    engine = ps.engines.Local(threads=1, fuse=options.get("threading") != "dedicated")
+                    found = costs_of(flow.run(engine))
+                    return {op: replace(cost, released=outside.get(op, 0.0)) for op, cost in found.items()}
+
+                measured, profiles = [], []
+                for _ in range(repeats):  # interleaved, for the machine changes
+                    profiles.append(profiled())
+                    measured.append(real())
+                costs = min(profiles, key=lambda found: sum(float(cost.seconds) for cost in found.values()))
+                simulated = flow.run(
+                    ps.engines.Simulated(
+                        cores=cores, threads=cores, costs=costs, gil=has_gil, machine=machine,
+                        fuse=options.get("threading") != "dedicated", **options,
+                    )
+                ).elapsed_seconds  # fmt: skip
+                ratio = min(measured) / simulated
+                within += 0.85 <= ratio <= 1.15
+                if not 0.85 <= ratio <= 1.15:
+                    misses.append(name)
+                what = options.get("threading") or f"dynamic, {options['policy']}"
+                print(
+                    f"  {name:28} {cores} core{'s' if cores > 1 else ' '}  {what:28} {count / min(measured):>12,.0f} "
+                    f"{count / simulated:>12,.0f}   {ratio:5.2f}{'' if 0.85 <= ratio <= 1.15 else '  *'}",
+                    flush=True,
+                )
+    print(f"\nwithin 15%: {within} of {within + len(misses)}")
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="penstock bench calibrate", description=__doc__)
+    parser.add_argument("--save", help="write the figures to this file, for Simulated(machine=FILE)")
+    parser.add_argument("--spark", action="store_true", help="measure the figures of the Spark engine as well")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=["figures", "table"])
+    options = parser.parse_args(arguments)
+    repeats, scale = (2, 0.3) if options.quick else (5, 1.0)
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
+    machine = figures(repeats) if options.only != "table" else Machine()
+    if options.spark:
+        machine = spark_figures(machine)
+    for name, seconds in machine.__dict__.items():
+        print(f"  {name:28} {seconds * 1e6:12.2f} µs")
+    if options.save:
+        machine.save(options.save)
+    if options.only != "figures":
+        table(machine, repeats, scale)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,362 @@
+"""The same flow on any number of virtual cores: same output, another time."""
+
+import json
+import math
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.engines.simulated.machine import Machine
+from penstock.runtime.policies import POLICIES
+from tests.spark.flows import FLOWS, outputs
+
+IDEAL = Machine(**{name: 0.0 for name in Machine.__dataclass_fields__ if name != "slice_seconds"})
+"""A machine on which nothing but the work takes time."""
+
+
+def simulated(cores=1, costs=None, machine=IDEAL, **options):
+    return ps.engines.Simulated(cores=cores, costs=costs or {}, machine=machine, **options)
+
+
+def chain(values, *names, sink=None, **options):
+    """One function after the other, none of which does anything."""
+    flow = ps.Flow("chain")
+    stream = flow.read(values if isinstance(values, ps.sources.Source) else ps.sources.items(values), name="in")
+    for name in names:
+        stream = stream.map(lambda x: x, name=name, **options)
+    stream.write(sink or ps.sinks.null(), name="out")
+    return flow
+
+
+# Order
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize("cores", [1, 2, pytest.param(7, marks=LONG), pytest.param(64, marks=LONG), 1000])
+@pytest.mark.parametrize("flow", FLOWS)
+def test_every_flow_gives_what_it_always_gives(flow, cores):
+    expected = outputs(FLOWS[flow], 60, ps.engines.Sequential())
+    for policy in POLICIES:
+        engine = simulated(
+            cores, machine=Machine(), policy=policy, replicas=min(cores, 5), queue_size=16, gil=cores == 2
+        )
+        assert outputs(FLOWS[flow], 60, engine) == expected, policy
+
+
+def test_order_on_a_thousand_cores_where_costs_vary():
+    squares = ps.sinks.collect()
+    flow = ps.Flow("many")
+    numbers = flow.read(ps.sources.items(range(5000)))
+    numbers.map(lambda x: x * x, name="square", replicas=1000).write(squares)
+    report = flow.run(simulated(1000, {"square": ps.costs.lognormal(0.05, 1.5)}, reorder_size=2000))
+    assert squares.items == [x * x for x in range(5000)]
+    assert report.elapsed_seconds < 5000 * 0.05 / 50
+
+
+# Hand-computed schedules: two operators of one and two seconds a tuple, on two cores
+
+
+def schedule(path):
+    """Who worked on what, from when, for how long."""
+    return [
+        (event["tid"], event["name"], event["ts"] / 1e6, event["dur"] / 1e6)
+        for event in json.loads(path.read_text())
+        if event["cat"] == "work"
+    ]
+
+
+def test_a_pipeline_on_two_cores_event_by_event(tmp_path):
+    flow = chain(range(3), "a", "b")
+    engine = simulated(2, {"a": 1.0, "b": 2.0}, fuse=False, queue_size=2, timeline=tmp_path / "timeline.json")
+    report = flow.run(engine)
+    # The worker that has done a 0 carries it on to b; the other one goes on with a.
+    assert schedule(tmp_path / "timeline.json") == [
+        (0, "a", 0.0, 1.0),
+        (0, "b", 1.0, 2.0),
+        (1, "a", 1.0, 1.0),
+        (1, "a", 2.0, 1.0),
+        (0, "b", 3.0, 2.0),
+        (0, "b", 5.0, 2.0),
+    ]
+    assert report.elapsed_seconds == 7.0
+    assert report.simulation.utilisation == pytest.approx(9 / 14)
+
+
+def test_a_pipeline_on_one_core_event_by_event(tmp_path):
+    flow = chain(range(2), "a", "b")
+    report = flow.run(simulated(1, {"a": 1.0, "b": 2.0}, fuse=False, queue_size=2, timeline=tmp_path / "t.json"))
+    assert schedule(tmp_path / "t.json") == [
+        (0, "a", 0.0, 1.0),
+        (0, "b", 1.0, 2.0),
+        (0, "a", 3.0, 1.0),
+        (0, "b", 4.0, 2.0),
+    ]
+    assert report.simulation.utilisation == 1.0
+
+
+def test_two_replicas_on_two_cores_event_by_event(tmp_path):
+    flow = chain(range(4), "a", replicas=2)
+    report = flow.run(simulated(2, {"a": 1.0}, queue_size=2, timeline=tmp_path / "t.json"))
+    starts = sorted(start for _, name, start, _ in schedule(tmp_path / "t.json") if name == "a")
+    assert starts == [0.0, 0.0, 1.0, 1.0]
+    assert report.elapsed_seconds == 2.0
+
+
+def test_overheads_add_up(tmp_path):
+    """One chunk goes through a source, a function and a sink, on one worker: each is picked, takes, gives, lets go."""
+    machine = replace(IDEAL, pick_seconds=1.0, take_seconds=10.0, give_seconds=100.0, release_seconds=1000.0)
+    report = chain([1], "a").run(simulated(1, {"a": 0.5}, machine=machine))
+    # The source twice, for it has to find its end; the others twice as well, to see that no more comes.
+    assert report.elapsed_seconds % 1000 == pytest.approx(0.5 + 1 * 7 + 10 * 6 + 100 * 4, abs=120)
+
+
+# What makes machines fall short
+
+
+def test_the_gil_lets_one_run_and_what_is_released_runs_beside_it():
+    def seconds(released, gil):
+        flow = chain(range(400), "a", replicas=4)
+        return flow.run(simulated(4, {"a": ps.costs.Cost(0.01, released=released)}, gil=gil)).elapsed_seconds
+
+    assert seconds(0.0, gil=True) == pytest.approx(4.0, rel=0.01)
+    assert seconds(0.9, gil=True) == pytest.approx(1.0, rel=0.1)
+    assert seconds(0.0, gil=False) == pytest.approx(1.0, rel=0.05)
+
+
+def test_companions_need_no_gil_but_something_for_every_tuple():
+    machine = replace(IDEAL, pickle_seconds=0.001)
+    flow = chain(range(400), "a")
+    report = flow.run(simulated(4, {"a": 0.01}, machine=machine, gil=True, workers="processes"))
+    assert report.elapsed_seconds == pytest.approx(1.1, rel=0.1)
+    assert report.simulation.gil_utilisation == pytest.approx(0.4 / report.elapsed_seconds, rel=0.1)
+
+
+def test_more_threads_than_cores_gain_nothing():
+    flow = chain(range(400), "a", replicas=8)
+    report = flow.run(simulated(2, {"a": 0.01}, threads=8, machine=replace(IDEAL, context_switch_seconds=0.001)))
+    assert report.elapsed_seconds > 2.0
+    assert "a core" in report.simulation.waited_seconds
+
+
+def test_who_shares_a_reorder_buffer_waits_for_it():
+    machine = replace(IDEAL, give_seconds=1e-6, reorder_seconds=0.001)
+    report = chain(range(4000), "a", replicas=50).run(simulated(50, {"a": 0.001}, machine=machine, queue_size=100))
+    assert report.simulation.waited_seconds["the reorder buffer of a"] > 0.1
+    assert report.elapsed_seconds > 4000 / 50 * 0.001 * 2
+
+
+# Time
+
+
+def test_a_rate_holds_the_input_back():
+    report = chain(range(1000), "a").run(simulated(1, {"a": 0.001}, input_rate=100))
+    assert report.elapsed_seconds == pytest.approx(10, rel=0.01)
+    assert report.latency.p99 == pytest.approx(0.001, rel=0.1)
+
+
+def test_a_rate_that_is_too_high_makes_tuples_wait():
+    report = chain(range(1000), "a").run(simulated(1, {"a": 0.02}, input_rate=100))
+    assert report.elapsed_seconds == pytest.approx(20, rel=0.01)
+    assert report.latency.p99 == pytest.approx(10, rel=0.1)
+
+
+def test_an_endless_flow_ends_when_its_time_is_up():
+    began = time.perf_counter()
+    flow = chain(ps.sources.generate(lambda n: n, rate=ps.rates.steps((0, 10), (100, 20))), "a")
+    report = flow.run(simulated(1, {"a": 0.001}, seconds=200))
+    assert report.elapsed_seconds == 200
+    assert report.operators["a"].received == pytest.approx(3000, abs=3)
+    assert time.perf_counter() - began < 60
+
+
+def test_what_is_awaited_takes_virtual_time_only():
+    import asyncio
+
+    async def slow(x):
+        await asyncio.sleep(1.0)
+        return -x
+
+    flow = ps.Flow("awaited")
+    sink = ps.sinks.collect()
+    flow.read(ps.sources.items(range(100))).map_async(slow, concurrency=10).write(sink)
+    began = time.perf_counter()
+    report = flow.run(simulated(1))
+    assert sink.items == [-x for x in range(100)]
+    assert report.elapsed_seconds == pytest.approx(10, rel=0.01)
+    assert time.perf_counter() - began < 5
+
+
+def test_driver_loops_take_their_time():
+    class Passing(ps.Operator):
+        async def process(self, ctx):
+            async for value in ctx.inputs[0]:
+                await ctx.emit(value)
+
+    flow = ps.Flow("loop")
+    stream = flow.add(Passing(), flow.read(ps.sources.items(range(100))), name="loop")
+    stream.write(ps.sinks.null())
+    report = flow.run(simulated(4, {"loop": lambda x: 0.01 if x % 2 else 0.03}))
+    assert report.elapsed_seconds == pytest.approx(2.0)
+    assert report.operators["loop"].busy_seconds == pytest.approx(2.0)
+
+
+def test_functions_need_not_be_called():
+    def never(x):
+        raise AssertionError
+
+    flow = ps.Flow("stand-ins")
+    stream = flow.read(ps.sources.items(range(10_000))).filter(never, name="filter").flat_map(never, name="many")
+    stream.write(ps.sinks.null(), name="out")
+    costs = {"filter": ps.costs.Cost(1e-5, outputs=0.25), "many": ps.costs.Cost(1e-5, outputs=2.5)}
+    report = flow.run(simulated(1, costs, compute=False))
+    assert report.operators["many"].received == pytest.approx(2500, rel=0.1)
+    assert report.operators["out"].received == pytest.approx(6250, rel=0.1)
+
+
+def test_replicas_and_threads_change_while_it_runs():
+    def change(x):
+        if x == 100:
+            job.rescale("a", 4)
+        return x
+
+    flow = ps.Flow("changing")
+    sink = ps.sinks.collect()
+    stream = flow.read(ps.sources.generate(lambda n: n, count=500, rate=1000), name="in").inspect(change)
+    stream.map(lambda x: x, name="a").write(sink)
+    job = flow.start(simulated(4, {"a": 0.004}))
+    report = job.wait(timeout=60)
+    assert sink.items == list(range(500))
+    assert report.operators["a"].replicas == 4
+    assert report.elapsed_seconds < 1.0  # one replica would need two seconds
+
+
+def test_a_failure_is_the_same_failure():
+    flow = ps.Flow("failing")
+    flow.read(ps.sources.items(range(10))).map(lambda x: 1 // (x - 5), name="op").write(ps.sinks.null())
+    with pytest.raises(ps.OperatorError, match="'op' .* failed on 5: ZeroDivisionError"):
+        flow.run(simulated(4, {"op": 1.0}))
+
+
+# Laws
+
+
+@st.composite
+def pipelines(draw):
+    """Costs of some operators, their replicas, and a number of cores."""
+    costs = draw(st.lists(st.floats(1e-5, 0.01), min_size=1, max_size=4))
+    replicas = draw(st.lists(st.integers(1, 8), min_size=len(costs), max_size=len(costs)))
+    return costs, replicas, draw(st.integers(1, 12)), draw(st.booleans())
+
+
+def run_pipeline(costs, replicas, cores, gil, count=200, **options):
+    flow = ps.Flow("law")
+    stream = flow.read(ps.sources.items(range(count)), name="in")
+    for number, many in enumerate(replicas):
+        stream = stream.map(lambda x: x, name=f"op{number}", replicas=many)
+    stream.write(ps.sinks.null(), name="out")
+    given_costs = {f"op{number}": cost for number, cost in enumerate(costs)}
+    return flow.run(ps.engines.Simulated(cores=cores, costs=given_costs, gil=gil, queue_size=64, **options))
+
+
+@given(pipelines())
+@settings(max_examples=60)
+def test_nothing_is_faster_than_it_can_be(pipeline):
+    costs, replicas, cores, gil = pipeline
+    report = run_pipeline(costs, replicas, cores, gil)
+    throughput = 200 / report.elapsed_seconds
+    nearly = 1 + 1e-9
+    assert 0 < report.simulation.utilisation <= nearly
+    assert throughput <= cores / sum(costs) * nearly
+    assert not gil or throughput <= 1 / sum(costs) * nearly
+    for number, (cost, many) in enumerate(zip(costs, replicas, strict=True)):
+        assert throughput <= min(many, cores) / cost * nearly
+        assert report.operators[f"op{number}"].busy_seconds == pytest.approx(200 * cost)
+
+
+@given(st.floats(0.1, 0.9), st.integers(1, 4), st.integers(0, 1000))
+@settings(max_examples=30)
+def test_littles_law(load, cores, seed):
+    """As many tuples are under way as come in a second, times the seconds that each is under way."""
+    rate, cost = 100.0, load * cores / 100
+    left, has_started = [], threading.Event()
+    flow = ps.Flow("little")
+    stream = flow.read(ps.sources.generate(lambda n: has_started.wait() and n, count=2000, rate=rate), name="in")
+    stream = stream.map(lambda x: x, name="op", replicas=cores)
+    stream.write(ps.sinks.call(lambda x: left.append(job._run.clock.now())), name="out")
+    job = flow.start(simulated(cores, {"op": ps.costs.exponential(cost)}, seed=seed))
+    has_started.set()
+    report = job.wait(timeout=60)
+    came = [n / rate for n in range(2000)]
+    under_way = sum(after - before for before, after in zip(came, left, strict=True)) / report.elapsed_seconds
+    mean_seconds = sum(job._run._latencies) / len(job._run._latencies)  # of the oldest of each chunk
+    assert under_way <= rate * mean_seconds * 1.15 + 0.1
+    assert len(left) == 2000
+    assert under_way > 0.5 * load * cores
+
+
+@given(pipelines(), st.integers(0, 2**32), st.sampled_from(sorted(POLICIES)))
+@settings(max_examples=25)
+def test_the_same_seed_is_the_same_timeline(tmp_path_factory, pipeline, seed, policy):
+    costs, replicas, cores, gil = pipeline
+    folder = tmp_path_factory.mktemp("timelines")
+    random_costs = [ps.costs.exponential(cost) for cost in costs]
+
+    def timeline(name):
+        run_pipeline(random_costs, replicas, cores, gil, 50, seed=seed, policy=policy, timeline=folder / name)
+        return (folder / name).read_bytes()
+
+    assert timeline("one") == timeline("two")
+
+
+def test_another_seed_is_another_timeline(tmp_path):
+    for seed in 1, 2:
+        run_pipeline([ps.costs.exponential(0.01)], [2], 2, False, 50, seed=seed, timeline=tmp_path / str(seed))
+    assert (tmp_path / "1").read_bytes() != (tmp_path / "2").read_bytes()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cores": 0}, "cores= is a number from 1 up"),
+        ({"checkpoint": "somewhere"}, "there is no checkpoint= in a simulation"),
+        ({"costs": {"nobody": 1.0}}, "costs= names 'nobody', but flow 'chain' has only in, a, out"),
+        ({"costs": "nowhere.json"}, "costs 'nowhere.json': No such file"),
+        ({"machine": "nowhere.json"}, "machine 'nowhere.json': No such file"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ps.FlowError, match=message):
+        chain([1], "a").run("simulated", **options)
+
+
+def test_a_machine_can_be_kept(tmp_path):
+    machine = Machine(pick_seconds=1.5)
+    machine.save(tmp_path / "machine.json")
+    assert Machine.load(tmp_path / "machine.json") == machine
+    (tmp_path / "wrong.json").write_text('{"speed": 3}')
+    with pytest.raises(ps.FlowError, match="there is no figure 'speed'"):
+        Machine.load(tmp_path / "wrong.json")
+
+
+def test_rates_add_up():
+    rates = [
+        ps.rates.constant(10),
+        ps.rates.steps((0, 5), (10, 20)),
+        ps.rates.spikes(1, 50, every=10, lasting=2),
+        ps.rates.seasonal(20, 15, period=60),
+        ps.rates.trace([(0, 3), (5, 8)], repeat=True),
+    ]
+    for rate in rates:
+        for count in (1, 7, 100, 1234):
+            assert rate.count_by(rate.time_of(count)) == pytest.approx(count)
+    assert ps.rates.steps((0, 5), (1, 0)).time_of(6) == math.inf
