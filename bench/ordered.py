@@ -17,6 +17,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import penstock as ps
@@ -37,10 +38,12 @@ def spin(steps: int) -> Callable[[int], int]:
 
 def checksum(size: int) -> Callable[[int], int]:
     """A function that works outside the GIL, on so many bytes."""
-    data = memoryview(DATA)[:size]
+    rounds = -(-size // len(DATA))
+    data = memoryview(DATA)[: size // rounds]
 
     def work(x: int) -> int:
-        zlib.crc32(data)
+        for _ in range(rounds):
+            zlib.crc32(data)
         return x
 
     return work
@@ -326,6 +329,52 @@ def queues(scale: float, repeats: int) -> None:
         shown(f"{share:.0%} on one key: hybrid against shared", found["shared"] / found["hybrid"])
 
 
+class Timed:
+    """Where units go, and how long each was under way in its operator."""
+
+    def __init__(self, outlet: Any, seconds: list[float]) -> None:
+        self._outlet = outlet
+        self._seconds = seconds
+
+    @property
+    def is_blocked(self) -> bool:
+        return self._outlet.is_blocked
+
+    def send(self, unit: Any) -> bool:
+        is_sent = self._outlet.send(unit)
+        if is_sent and unit.values:
+            self._seconds.append(time.perf_counter() - unit.since)
+        return is_sent
+
+
+def under_way(scale: float, repeats: int) -> None:
+    """Figure 10: from the moment a unit is taken to the moment it leaves in order, by the cost of a tuple."""
+    print("\nProcessing latency of a unit (about a millisecond of tuples, or one of them): mean, even keys")
+    for microseconds in 10, 100, 1000, 10_000:
+        work = calibrated(checksum, microseconds, 8192)
+        count = int(min(20_000, 2_000_000 / microseconds) * scale)
+
+        def costly(state: int, value: int, work=work) -> tuple[int, int]:
+            work(value)
+            return update(state, value)
+
+        def run(keyed_queue: str, count=count, costly=costly) -> float:
+            seconds: list[float] = []
+            engine = ps.engines.Local(threads=2, keyed_queue=keyed_queue)
+            ring = engine.settings.reorder
+            engine.settings = replace(engine.settings, reorder=lambda size, outlet: ring(size, Timed(outlet, seconds)))
+            flow = ps.Flow("ordered")
+            values = flow.read(ps.sources.items(even(count)))
+            values.key_by(lambda x: x).stateful_map(costly, init=int, replicas=2).write(ps.sinks.null())
+            flow.run(engine)
+            return statistics.mean(seconds)
+
+        queues = ("hybrid", "partitioned")
+        found = best_of({name: (lambda name=name: run(name)) for name in queues}, min(repeats, 3))
+        times = ", ".join(f"{name} {found[name] * 1e3:.2f} ms" for name in queues)
+        shown(f"{microseconds:,} µs a tuple: {times}; gain", found["partitioned"] / found["hybrid"])
+
+
 def buffers(scale: float, repeats: int) -> None:
     print("\nNon-blocking ring against the lock-based buffer: throughput, two workers")
     short, long = calibrated(checksum, 10, 8192), calibrated(checksum, 100, 8192)
@@ -378,6 +427,7 @@ def main(arguments: list[str]) -> None:
         "processes": processes,
         "skew": skew,
         "queues": queues,
+        "under-way": under_way,
         "buffers": buffers,
     }
     parser.add_argument("--only", choices=[*parts, "free-threaded"])

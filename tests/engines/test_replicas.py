@@ -22,6 +22,11 @@ class Positions(ps.Operator):
         await ctx.emit((ctx.key, "end"))
 
 
+def jittered(x):
+    """A time that is mostly later than the one before."""
+    return x + x * 7919 % 13
+
+
 OPERATORS = {
     "map": lambda s: s.map(lambda x: x * 2, name="op"),
     "filter": lambda s: s.filter(lambda x: x % 3, name="op"),
@@ -32,12 +37,17 @@ OPERATORS = {
         lambda n, x: (n + 1, [x] * (n % 3)), init=int, name="op"
     ),
     "stateless loop": lambda s: s.flow.add(Doubled(), s, name="op"),
+    "window": lambda s: s.key_by(lambda x: x % 7).window(ps.windows.tumbling(9, time=jittered)).collect(name="op"),
+    "late": lambda s: (
+        s.key_by(lambda x: x % 7).window(ps.windows.sliding(12, 5, time=jittered, lateness=4)).collect(name="op")
+    ),
+    "session": lambda s: s.key_by(lambda x: x % 11).window(ps.windows.session(8, time=jittered)).count(name="op"),
     "keyed loop": lambda s: s.flow.add(Positions(), s.key_by(lambda x: x % 7), name="op"),
 }
 ALONE = {
     "scan": lambda s: s.scan(lambda n, x: (n + x, n), 0, name="op"),
     "inspect": lambda s: s.inspect(str, name="op"),
-    "window": lambda s: s.key_by(lambda x: x % 7).window(ps.windows.tumbling(3, time=float)).count(name="op"),
+    "join": lambda s: s.key_by(lambda x: x % 7).join(s.key_by(lambda x: x % 5), 1, time=float, name="op"),
     "forgetful": lambda s: s.key_by(lambda x: x).stateful_map(
         lambda n, x: (n, x), init=int, ttl=5, time=float, name="op"
     ),
@@ -89,6 +99,48 @@ def test_round_robin_gives_each_replica_as_many():
     found, _ = result(lambda s: s >> Numbered(), shuffled(1, replicas=3, split="round-robin", queue_size=1))
     assert sorted(Counter(found).values()) == [100, 100, 100]
     assert found[:3] == found[3:6]
+
+
+def test_late_tuples_and_failures_of_a_window_come_in_their_places():
+    def build(flow):
+        keyed = flow.read(ps.sources.items(range(400))).key_by(lambda x: 1 // (x % 90) * 0 + x % 7)
+        spec = ps.windows.tumbling(9, time=lambda x: "never" if x == 77 else jittered(x), on_late="dead-letter")
+        sum_of = keyed.window(spec).aggregate(
+            int, lambda total, x: total + x, lambda total: 1 // (total % 5) and total, name="op", on_error="dead-letter"
+        )
+        return [sum_of, flow.dead_letters("op")]
+
+    def found(engine):
+        flow = ps.Flow("late")
+        sinks = [ps.sinks.collect(), ps.sinks.collect()]
+        for stream, sink in zip(build(flow), sinks, strict=True):
+            stream.write(sink)
+        counts = flow.run(engine).operators["op"]
+        return [sink.items for sink in sinks], (counts.received, counts.emitted, counts.failed, counts.late)
+
+    expected = found("sequential")
+    assert expected[1][2] > 10
+    assert expected[1][3] > 10
+    for seed in range(8):
+        assert found(shuffled(seed, replicas=3, queue_size=16, reorder_size=4)) == expected
+    assert found(ps.engines.Local(threads=4, replicas=4)) == expected
+
+
+def test_a_window_that_ends_the_flow_ends_it_after_what_came_before():
+    def found(engine):
+        flow = ps.Flow("ending")
+        sink = ps.sinks.collect()
+        keyed = flow.read(ps.sources.items(range(400))).key_by(lambda x: x % 7)
+        windows = keyed.window(ps.windows.tumbling(9, jittered))
+        windows.aggregate(int, lambda n, x: n + x, lambda n: n if n < 250 else 1 // 0, name="op").write(sink)
+        with pytest.raises(ps.OperatorError, match="'op'") as caught:
+            flow.run(engine)
+        return sink.items, caught.value.value
+
+    expected = found(ps.engines.Local(threads=1))
+    assert len(expected[0]) > 5
+    for seed in range(5):
+        assert found(shuffled(seed, replicas=3, queue_size=16)) == expected
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engines.simulated.machine import Machine
+from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
 from tests.spark.flows import FLOWS, outputs
 
@@ -262,7 +263,7 @@ def run_pipeline(costs, replicas, cores, gil, count=200, **options):
         stream = stream.map(lambda x: x, name=f"op{number}", replicas=many)
     stream.write(ps.sinks.null(), name="out")
     given_costs = {f"op{number}": cost for number, cost in enumerate(costs)}
-    return flow.run(ps.engines.Simulated(cores=cores, costs=given_costs, gil=gil, queue_size=64, **options))
+    return flow.run(ps.engines.Simulated(cores=cores, costs=given_costs, gil=gil, queue_size=64, fuse=False, **options))
 
 
 @given(pipelines())
@@ -360,3 +361,57 @@ def test_rates_add_up():
         for count in (1, 7, 100, 1234):
             assert rate.count_by(rate.time_of(count)) == pytest.approx(count)
     assert ps.rates.steps((0, 5), (1, 0)).time_of(6) == math.inf
+
+
+# Micro-batches
+
+
+@pytest.mark.parametrize("cores", [1, 7])
+@pytest.mark.parametrize("flow", FLOWS)
+def test_every_flow_gives_what_it_always_gives_in_batches(flow, cores):
+    engine = simulated(cores, machine=Machine(), like="spark", batch_rows=7)
+    assert outputs(FLOWS[flow], 60, engine) == outputs(FLOWS[flow], 60, ps.engines.Sequential())
+
+
+def counted(source):
+    flow = ps.Flow("batches")
+    stream = flow.read(source, name="in").map(lambda x: x, name="work")
+    stream.key_by(lambda x: x % 10).count(name="count").write(ps.sinks.null(), name="out")
+    return flow
+
+
+def test_a_batch_takes_what_its_stages_take():
+    """Two stages and one to put the counts in order: 100 tuples of 10 ms, then 20 ms each, on two slots."""
+    machine = Machine(batch_seconds=1.0, exchange_seconds=0.5, exchanged_tuple_seconds=0.01)
+    costs = {"work": 0.01, "count": 0.02}
+    report = counted(ps.sources.items(range(100))).run(simulated(2, costs, machine=machine, like="spark"))
+    levels = make_plan(counted(ps.sources.items([1])).validate()).levels
+    exchanged = [100] * (len(levels) - 1)
+    expected = 1.0 + 100 * 0.01 / 2 + 100 * 0.02 / 2 + sum(0.5 + rows * 0.01 / 2 for rows in exchanged)
+    (batch,) = report.batches
+    assert batch.rows == 100
+    assert batch.seconds == pytest.approx(expected, rel=0.2)
+    assert report.elapsed_seconds == pytest.approx(batch.seconds)
+
+
+def test_batches_follow_the_input_and_the_trigger():
+    source = ps.sources.generate(lambda n: n, count=1000, rate=100)
+    report = counted(source).run(simulated(2, {"work": 0.001}, machine=Machine(), like="spark", trigger=2.0))
+    sizes = [batch.rows for batch in report.batches]
+    assert sum(sizes) == 1000
+    assert all(rows == pytest.approx(200, abs=5) for rows in sizes[1:-1])
+    assert report.elapsed_seconds == pytest.approx(10, abs=3)
+    assert 1.0 < report.latency.p50 < 4.0
+
+
+def test_executors_take_their_time_to_come():
+    def seconds(wanted):
+        flow = ps.Flow("executors")
+        stream = flow.read(ps.sources.generate(lambda n: n, count=3000, rate=100))
+        stream = stream.inspect(lambda x: x == 500 and setattr(job, "threads", wanted))
+        stream.map(lambda x: x, name="work").write(ps.sinks.null())
+        job = flow.start(simulated(1, {"work": 0.015}, machine=Machine(), like="spark"))
+        return job.wait(timeout=60).elapsed_seconds
+
+    assert seconds(1) == pytest.approx(45, rel=0.1)
+    assert seconds(4) < 36

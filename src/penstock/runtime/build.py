@@ -7,12 +7,13 @@ from penstock.operators.functions import Form
 from penstock.runtime.cells import Cell
 from penstock.runtime.chain import MOST_EXPANDING, can_be_chained, is_expanding
 from penstock.runtime.end_cells import AsyncSourceCell, SinkCell, SourceCell
-from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell, TimedCell
+from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell
 from penstock.runtime.inlets import Inlet, InletCell
 from penstock.runtime.loop_cell import LoopCell
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run, Settings
 from penstock.runtime.teams import make_team, why_alone
+from penstock.runtime.timed_cell import TimedCell
 
 
 def build_cells(graph: Graph, run: Run) -> list[Cell]:

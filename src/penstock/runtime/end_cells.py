@@ -58,6 +58,7 @@ class SourceCell(Cell):
         elif not chunk.values:
             self.run.timers.call_at(now + chunk.idle_seconds, self)
             self.is_waiting = True
+            self.run.pause_if_due()
         else:
             self._read(node, partition, chunk, now)
 

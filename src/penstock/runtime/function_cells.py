@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.flow.nodes import Applies, Node, Remembers, Waits
+from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
-from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.chain import Part, compile_chain, kept_of, make_part, restore_part
+from penstock.runtime.changing import Changing
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _CHUNKS_PER_STAGED = 64
 _MOST_STAGED = 512
 
 
-class FunctionCell(Cell):
+class FunctionCell(Changing):
     """Takes chunks from one port, as large as what takes about a millisecond."""
 
     def __init__(self, run: Run, place: float, nodes: Sequence[Node], port: Port) -> None:
@@ -34,58 +34,10 @@ class FunctionCell(Cell):
         self._port = port
         self._values: list[Any] = []
         self._born = 0.0
-        self._successors: dict[str, tuple[Node, Callable[[FunctionCell], Cell]]] = {}
-
-    def succeed(self, node: Node, make: Callable[[FunctionCell], Cell]) -> None:
-        """From its next chunk on, let a node be a cell of another kind, by itself; `make` is given the old one.
-
-        Called under the run's lock for changes, like `stay` and `change`.
-        """
-        self._successors[node.name] = node, make
-        self.notify()
-
-    def stay(self, node: Node) -> None:
-        """Let it be after all."""
-        self._successors.pop(node.name, None)
-
-    @property
-    def is_to_change(self) -> bool:
-        return bool(self._successors)
-
-    def change(self) -> bool:
-        """Everything taken is out, and nobody else is in this cell: swap; whether this cell is no more."""
-        wanted, self._successors = self._successors, {}
-        own: Callable[[FunctionCell], Cell] | None = None
-        for node, make in wanted.values():
-            if self.isolate(node):
-                own = make
-            else:
-                other = self.run.cell_of(node.name)
-                assert isinstance(other, FunctionCell)
-                other.succeed(node, make)
-        if own is not None:
-            self._leave_to(own(self))
-        return own is not None
-
-    def _leave_to(self, successor: Cell) -> None:
-        successor.depth, successor.outputs = self.depth, self.outputs
-        for targets in successor.outputs:
-            for target in targets:
-                target.writer = successor
-        successor.open()
-        self.run.replace(self, successor)
-        # Last: as long as somebody is in this cell, the run is not at rest.
-        self.leave_to_successor()
-
-    def isolate(self, node: Node) -> bool:
-        """Cut off what is not this node; whether the node is here."""
-        return True
 
     def take(self) -> bool:
-        if self.is_to_change:
-            with self.run.changing:
-                if self.change():
-                    return False
+        if self.has_changed():
+            return False
         closed = self._port.closed  # read first: what was written before the end must not be missed
         self._values, self._born = self._port.take(self.budget(len(self._port)))
         if not self._values and closed:
@@ -293,97 +245,6 @@ class BatchCell(FunctionCell):
         if kind.form is Form.ARROW:
             return rows_of_batch(kind.fn(batch_of_rows(values, kind.input_schema)), kind.schema)
         return listed(kind.form, kind.fn, kind.fn(values))
-
-
-class TimedCell(Cell):
-    """Keyed logic in event time: windows, and joins with a port for each side."""
-
-    def __init__(self, run: Run, place: float, node: Node, ports: Sequence[Port]) -> None:
-        super().__init__(run, place, [node], ports)
-        assert isinstance(node.kind, Waits)
-        self._kind = node.kind
-        self._table = TimedTable(node.kind.logic, node.kind.lateness)
-        self._taken: list[tuple[int, list[Any], float]] = []
-        self._ended: list[int] = []
-        self._open = list(range(len(ports)))
-
-    def take(self) -> bool:
-        self._taken, self._ended = [], []
-        for side in self._open:
-            closed = self.inputs[side].closed
-            values, born = self.inputs[side].take(self.budget(len(self.inputs[side])))
-            if values:
-                self._taken.append((side, values, born))
-            elif closed:
-                self._ended.append(side)
-        return bool(self._taken or self._ended)
-
-    def snapshots(self) -> dict[str, Any]:
-        return {self.name: self._table.snapshot()}
-
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        if self.name in kept:
-            self._table.restore(kept[self.name])
-
-    def process(self) -> None:
-        (node,) = self.nodes
-        counters = self.counters[node.name]
-        self.processed = 0
-        for side, values, born in self._taken:
-            self.processed += len(values)
-            outputs: list[Any] = []
-            counters.received += len(values)
-            try:
-                for value in values:
-                    self._one(node, side, value, born, outputs)
-            finally:
-                counters.emitted += len(outputs)
-                self.give(0, outputs, born)
-        for side in self._ended:
-            self._close(node, side, self.run.clock.now())
-
-    def _one(self, node: Node, side: int, value: Any, born: float, outputs: list[Any]) -> None:
-        kind = self._kind
-        try:
-            key, time = kind.keys[side].fn(value), kind.times[side](value)
-            fired = self._table.advance(side, time)
-        except Exception as error:
-            self.failed(node, value, error, born)
-            return
-        self._let_out(node, fired, born, outputs)
-        try:
-            outputs += self._table.add(side, key, value, time)
-        except LateTuple as late:
-            self.counters[node.name].late += 1
-            if kind.on_late == "dead-letter":
-                self.give_dead_letter(node, value, late, born)
-            elif callable(kind.on_late):
-                self._on_late(node, kind.on_late, value, born)
-        except Exception as error:
-            self.failed(node, value, error, born)
-
-    def _let_out(self, node: Node, fired: list[Fired], born: float, outputs: list[Any]) -> None:
-        for one in fired:
-            outputs += one.outputs
-            if one.error is not None:
-                self.failed(node, one.key, one.error, born)
-
-    def _on_late(self, node: Node, on_late: Any, value: Any, born: float) -> None:
-        try:
-            on_late(value)
-        except Exception as error:
-            self.failed(node, value, error, born)
-
-    def _close(self, node: Node, side: int, born: float) -> None:
-        self._open.remove(side)
-        outputs: list[Any] = []
-        try:
-            self._let_out(node, self._table.close(side), born, outputs)
-        finally:
-            self.counters[node.name].emitted += len(outputs)
-            self.give(0, outputs, born)
-        if not self._open:
-            self.is_over = True
 
 
 class AsyncCell(Cell):

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import PenstockError
-from penstock.flow.nodes import Key, Node, Remembers
+from penstock.flow.nodes import Key, Node
 from penstock.ordering.keys import bucket_of, firing_order, key_bytes
 from penstock.ordering.reorder import ReorderBuffer
 from penstock.ordering.worklists import Worklist
@@ -34,10 +34,10 @@ BUCKETS = 64
 """Far more than workers, so that a hot key shares its bucket with few others; few enough for parts of many tuples."""
 _MOST_KNOWN_KEYS = 1 << 17
 
-_Found = dict[int, list[tuple[int, Any]]]
-"""By output port: what came out, and the position in its unit of the tuple that it came of."""
-_Fail = Callable[[int, Any, Exception], None]
-"""Told the position of a tuple, the tuple and what happened; raises `Ended` if that ends the flow."""
+Found = dict[int, list[tuple[Any, Any]]]
+"""By output port: what came out, and its place: the position in its unit of the tuple that it came of."""
+Fail = Callable[[Any, Any, Exception], None]
+"""Told the place of a tuple, the tuple and what happened; raises `Ended` if that ends the flow."""
 
 
 class Ended(Exception):
@@ -53,8 +53,8 @@ class KeyedUnit(Unit):
         super().__init__(serial, values, born, replica, since)
         self.parts = 0
         """How many of its parts are not done."""
-        self.found: _Found = defaultdict(list)
-        self.error_at = len(values)
+        self.found: Found = defaultdict(list)
+        self.error_at: Any = len(values)
 
     def merge(self) -> None:
         """All parts are done: what came of them in the order of tuples, up to the first that ends it all."""
@@ -67,15 +67,16 @@ class KeyedUnit(Unit):
 class Part:
     """What a unit holds for one bucket, and what came of it."""
 
-    __slots__ = ("bucket", "error", "found", "positions", "unit", "values")
+    __slots__ = ("bucket", "error", "found", "late", "positions", "unit", "values")
 
     def __init__(self, unit: KeyedUnit, bucket: int) -> None:
         self.unit = unit
         self.bucket = bucket
         self.positions: list[int] = []
         self.values: list[Any] = []
-        self.found: _Found = {}
-        self.error: tuple[int, Failed] | None = None
+        self.found: Found = {}
+        self.error: tuple[Any, Failed] | None = None
+        self.late = 0
 
     @property
     def serial(self) -> int:
@@ -88,7 +89,7 @@ class Part:
 class Bucket(Protocol):
     """The states of some keys; used by one replica at a time."""
 
-    def run(self, part: Part, fail: _Fail) -> None:
+    def run(self, part: Part, fail: Fail) -> None:
         """Work on a part: what comes out goes into its `found`."""
         ...
 
@@ -106,7 +107,7 @@ class FunctionBucket:
         is_numbered = changes_number(node) or node.on_error != "fail"
         self._chain = compile_chain([node], [make_part(node, run.clock.now)], is_numbered)
 
-    def run(self, part: Part, fail: _Fail) -> None:
+    def run(self, part: Part, fail: Fail) -> None:
         found: list[Any] = []
         numbers: list[int] = []
         positions = part.positions
@@ -135,12 +136,12 @@ class LoopBucket:
     """A keyed driver loop: the loops of its keys."""
 
     def __init__(self, run: Run, node: Node) -> None:
-        self._fail: _Fail
+        self._fail: Fail
         self._node = node
         self._on_loop = run.settings.on_loop
         self.loops = KeyedLoops(node, self._failed, is_stopping=lambda: run.is_stopping)
 
-    def run(self, part: Part, fail: _Fail) -> None:
+    def run(self, part: Part, fail: Fail) -> None:
         self._fail = fail
         if self._on_loop is not None:
             self._on_loop(self._node, part.values)
@@ -152,7 +153,7 @@ class LoopBucket:
             for port, found in self.loops.take_found().items():
                 part.found.setdefault(port, []).extend(found)
 
-    def end(self, identity: bytes, at: int, part: Part, fail: _Fail) -> None:
+    def end(self, identity: bytes, at: int, part: Part, fail: Fail) -> None:
         """The last words of a key, which is the so-many-th to say them."""
         self._fail = lambda _, value, error: fail(at, value, error)
         try:
@@ -198,20 +199,21 @@ class KeyedReplica(Replica, FunctionCell):
             with suppress(Ended):
                 self.team.work_on(part, self.failing(part))
             counters.emitted += sum(len(found) for port, found in part.found.items() if port < node.outputs)
+            counters.late += part.late
 
-    def failing(self, part: Part) -> _Fail:
+    def failing(self, part: Part) -> Fail:
         """What to do about tuples of a part that fail."""
 
-        def fail(position: int, value: Any, error: Exception) -> None:
+        def fail(place: Any, value: Any, error: Exception) -> None:
             (node,) = self.nodes
             try:
                 letter = survived(self.run.flow, node, value, error)
             except PenstockError as failure:
-                part.error = (position, Failed(self.place, failure))
+                part.error = (place, Failed(self.place, failure))
                 raise Ended from None
             self.counters[node.name].failed += 1
             if letter is not None:
-                part.found.setdefault(self.dead_letter_port(node), []).append((position, letter))
+                part.found.setdefault(self.dead_letter_port(node), []).append((place, letter))
 
         return fail
 
@@ -247,16 +249,18 @@ class KeyedTeam(Team):
         self._merging = threading.Lock()
         self._bucket_of: dict[Any, int] = {}
         self._buckets: dict[int, Bucket] = {}
-        self._make_bucket = FunctionBucket if isinstance(node.kind, Remembers) else LoopBucket
 
     def bucket(self, number: int) -> Bucket:
         """Asked for by who holds the bucket."""
         found = self._buckets.get(number)
         if found is None:
-            found = self._buckets[number] = self._make_bucket(self.run, self.nodes[0])
+            found = self._buckets[number] = self.make_bucket()
         return found
 
-    def work_on(self, part: Part, fail: _Fail) -> None:
+    def make_bucket(self) -> Bucket:
+        raise NotImplementedError
+
+    def work_on(self, part: Part, fail: Fail) -> None:
         self.bucket(part.bucket).run(part, fail)
 
     # What replicas ask for
@@ -342,6 +346,9 @@ class KeyedTeam(Team):
 class KeyedFunctionTeam(KeyedTeam):
     """A keyed function with several replicas."""
 
+    def make_bucket(self) -> Bucket:
+        return FunctionBucket(self.run, self.nodes[0])
+
     def snapshots(self) -> dict[str, Any]:
         return {
             self.name: {key: state for bucket in self._buckets.values() for key, state in bucket.snapshot().items()}
@@ -356,6 +363,9 @@ class KeyedLoopTeam(KeyedTeam):
     """A keyed driver loop with several replicas."""
 
     has_last_words = True
+
+    def make_bucket(self) -> Bucket:
+        return LoopBucket(self.run, self.nodes[0])
 
     def snapshots(self) -> dict[str, Any]:
         loops = {identity: kept for bucket in self._buckets.values() for identity, kept in bucket.snapshot().items()}

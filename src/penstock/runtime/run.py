@@ -258,7 +258,7 @@ class Run:
         return min(1.0, seconds / elapsed) if elapsed > 0 else 0.0
 
     def pause_if_due(self) -> None:
-        """Called by a source that has read something."""
+        """Called by a source that has read something, or found that nothing has come."""
         if self.quiet is not None and self.quiet.is_due():
             self.is_pausing = True
 

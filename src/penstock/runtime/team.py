@@ -328,6 +328,7 @@ class Team(Cell):
                 emitted=sum(one[name].emitted for one in done if name in one),
                 busy_seconds=sum(one[name].busy_seconds for one in done if name in one),
                 failed=sum(one[name].failed for one in done if name in one),
+                late=sum(one[name].late for one in done if name in one),
                 replicas=self.wanted,
                 held=held,
             )

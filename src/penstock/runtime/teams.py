@@ -7,15 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import FlowError
-from penstock.flow.nodes import Applies, Key, Loops, Node, Remembers
+from penstock.flow.nodes import Applies, Key, Loops, Node, Remembers, Waits
 from penstock.operators.functions import Form
+from penstock.runtime.changing import Changing
 from penstock.runtime.companion_replica import CompanionReplica
 from penstock.runtime.companions import Program
-from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.keyed_team import KeyedFunctionTeam, KeyedLoopTeam, KeyedReplica
 from penstock.runtime.ports import Port
 from penstock.runtime.replicas import BatchReplica, ChainReplica, LoopReplica, Replica
 from penstock.runtime.team import LoopTeam, Team
+from penstock.runtime.timed_team import TimedTeam
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -32,6 +33,8 @@ def why_alone(node: Node) -> str | None:
             return None
         case Remembers(key=None):
             return "it sees all tuples in one sequence"
+        case Waits(keys=keys):
+            return None if len(keys) == 1 else "it reads two streams"
         case Remembers(ttl=ttl) if ttl is not None:
             return "what it forgets depends on the tuples of all keys"
         case Remembers():
@@ -55,14 +58,14 @@ def rescale(run: Run, name: str, replicas: int) -> None:
             return
         if (reason := why_alone(node)) is not None:
             raise FlowError(f"flow {run.flow!r}: {name!r} ({node.where}) has one replica: {reason}")
-        assert isinstance(cell, FunctionCell)
+        assert isinstance(cell, Changing)
         if replicas > 1:
             cell.succeed(node, lambda old: _successor(run, old, node, replicas))
         else:
             cell.stay(node)
 
 
-def _successor(run: Run, old: FunctionCell, node: Node, replicas: int) -> Team:
+def _successor(run: Run, old: Changing, node: Node, replicas: int) -> Team:
     (port,) = old.inputs
     team = make_team(run, old.place, [node], port, replicas)
     team.earlier = old.reports()
@@ -87,6 +90,8 @@ def _team(run: Run, place: float, nodes: Sequence[Node], port: Port) -> Team:
     match node.kind:
         case Remembers(key=Key() as key):
             return KeyedFunctionTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
+        case Waits(keys=(key,)):
+            return TimedTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
         case Loops(operator=operator, keys=keys) if operator.kind == "keyed":
             return KeyedLoopTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, keys[0])
         case Loops():

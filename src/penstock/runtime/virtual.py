@@ -329,7 +329,7 @@ class Virtual(Pool):
             return None  # it has been woken already
         if not may_sleep:
             del self._parked[worker]
-            return self._timing.done_at(worker, Point.PARK, now)
+            return self._timing.done_at(worker, Point.PARK, self._clock.now())
         self._give_way(worker, now)
         return None
 

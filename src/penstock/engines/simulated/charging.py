@@ -13,29 +13,30 @@ from penstock.clock import Clock
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.costs import Cost, Distribution
-from penstock.engines.simulated.timing import VirtualClock
 from penstock.errors import FlowError
 from penstock.flow.nodes import Applies, Graph, Loops, Node, Reads, Remembers, Waits, Writes
 from penstock.operators.functions import Form
 from penstock.rates import Rate
 
 Charge = Callable[[Any], None]
+Spend = Callable[[float, float], None]
+"""Told how many seconds were spent with the GIL, and without it."""
 
 
 class Charging:
-    """Knows what a tuple costs each operator, and whose clock pays for it."""
+    """Knows what a tuple costs each operator, and who pays for it."""
 
     def __init__(
         self,
         costs: Mapping[str, Cost],
-        clock: VirtualClock,
+        spender: Callable[[str], Spend],
         seed: int,
         input_rate: Rate | None,
         computes: bool,
         companion_seconds: float | None,
     ) -> None:
         self._costs = costs
-        self._clock = clock
+        self._spender = spender
         self._seed = seed
         self._input_rate = input_rate
         self._computes = computes
@@ -79,7 +80,7 @@ class Charging:
 
     def _charge(self, node: Node, cost: Cost) -> Charge:
         """What to call with each tuple of an operator."""
-        spend, seconds = self._clock.spend, cost.seconds
+        spend, seconds = self._spender(node.name), cost.seconds
         released, here = cost.released, 0.0
         if self._companion_seconds is not None and isinstance(node.kind, Applies):
             released, here = 1.0, self._companion_seconds

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from penstock.clock import FakeClock
 from penstock.costs import Cost, Seconds
 from penstock.engines.base import AtEnd, Job
 from penstock.engines.local import Local, LocalJob
-from penstock.engines.simulated.charging import Charging
+from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.machine import Machine
+from penstock.engines.simulated.micro_batches import Executors, Ledger, MicroBatches
 from penstock.engines.simulated.profile import load_costs
 from penstock.engines.simulated.timeline import Timeline
-from penstock.engines.simulated.timing import Modelled, VirtualClock
+from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
+from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
 from penstock.runtime.virtual import Slots, Virtual
 
@@ -30,7 +33,9 @@ class Simulated(Local):
     `costs` says what a tuple costs each operator: seconds, a function of the tuple, a `ps.costs` distribution or a
     `ps.costs.Cost`; or it is a file that `penstock run --profile` has written. What is not named costs nothing.
     `input_rate` holds sources back; `seconds` ends the run after so many virtual ones; `compute=False` calls no
-    function; `gil=True` lets one thread at a time run Python. The other options are those of `Local`.
+    function; `gil=True` lets one thread at a time run Python. `like="spark"` runs micro-batches instead, every
+    `trigger` seconds, of at most `batch_rows`, with as many tasks at once as there are cores. The other options are
+    those of `Local`.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("squares")
@@ -57,8 +62,13 @@ class Simulated(Local):
         compute: bool = True,
         workers: Literal["threads", "processes"] = "threads",
         timeline: str | os.PathLike[str] | None = None,
+        like: Literal["local", "spark"] = "local",
+        trigger: float = 0.0,
+        batch_rows: int = 1_000_000,
         **options: Any,
     ) -> None:
+        if like not in ("local", "spark"):
+            raise FlowError(f"engine 'simulated': like= is 'local' or 'spark', not {like!r}")
         if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
             raise FlowError(f"engine 'simulated': cores= is a number from 1 up, not {cores!r}")
         for option in ("checkpoint", "clock", "driver"):
@@ -74,6 +84,9 @@ class Simulated(Local):
         self.seconds = seconds
         self.compute = compute
         self.timeline = timeline
+        self.like = like
+        self.trigger = trigger
+        self.batch_rows = batch_rows
         self._companion_seconds = None
         if workers == "processes":
             self._companion_seconds = self.machine.pickle_seconds
@@ -81,27 +94,26 @@ class Simulated(Local):
             self.settings = replace(self.settings, stateless_replicas=replicas)
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
-        return SimulatedJob(self, graph, at_end or "close")
+        return (SimulatedJob if self.like == "local" else SimulatedBatchJob)(self, graph, at_end or "close")
+
+    def charging(self, spender: Callable[[str], Spend]) -> Charging:
+        return Charging(self.costs, spender, self.seed, self.input_rate, self.compute, self._companion_seconds)
 
 
 class SimulatedJob(LocalJob):
     """A flow that runs on virtual cores, with a clock of its own."""
 
     def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
-        clock = VirtualClock()
-        charging = Charging(
-            engine.costs, clock, engine.seed, engine.input_rate, engine.compute, engine._companion_seconds
-        )
         machine = engine.machine
         self._simulated = engine
-        self._clock = clock
-        self._timing = Modelled(machine, clock, engine.gil)
+        self._clock = VirtualClock()
+        self._timing = Modelled(machine, self._clock, engine.gil)
         self._cores = Slots(engine.cores, machine.slice_seconds, machine.context_switch_seconds)
         self._gil = Slots(1, machine.gil_slice_seconds, machine.gil_switch_seconds) if engine.gil else None
         self._timeline = None if engine.timeline is None else Timeline()
         driver = Virtual(
             engine.threads,
-            clock,
+            self._clock,
             self._timing,
             self._cores,
             self._gil,
@@ -109,8 +121,9 @@ class SimulatedJob(LocalJob):
             watch=None if self._timeline is None else self._timeline.add,
             until=engine.seconds,
         )
+        charging = engine.charging(lambda _: self._clock.spend)
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False)
-        super().__init__(engine, charging.charged(graph), at_end, settings, clock, driver)
+        super().__init__(engine, charging.charged(graph), at_end, settings, self._clock, driver)
 
     def _to_the_end(self) -> Report:
         report = super()._to_the_end()
@@ -129,6 +142,48 @@ class SimulatedJob(LocalJob):
             utilisation=min(1.0, (python + self._clock.released_seconds) / (elapsed * self._cores.count)),
             gil_utilisation=min(1.0, python / elapsed) if self._gil is not None else 0.0,
             waited_seconds={what: seconds for what, seconds in waited.items() if seconds},
+        )
+
+
+class SimulatedBatchJob(LocalJob):
+    """A flow in micro-batches, as the Spark engine would run it on so many slots."""
+
+    def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
+        clock, ledger = FakeClock(), Ledger()
+        self._clock = clock
+        self._executors = Executors(engine.cores, engine.machine.executor_start_seconds)
+        self._batches = MicroBatches(
+            make_plan(graph),
+            engine.machine,
+            clock,
+            ledger,
+            self._executors,
+            engine.trigger,
+            engine.batch_rows,
+        )
+        charging = engine.charging(lambda name: lambda python, released: ledger.spend(name, python + released))
+        settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, replicas=1)
+        driver = Virtual(1, clock, Instantly(), until=engine.seconds)
+        super().__init__(engine, charging.charged(graph), at_end, settings, clock, driver)
+
+    @property
+    def threads(self) -> int:
+        return self._executors.slots(self._clock.now())
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._executors.request(count, self._clock.now())
+
+    def _to_the_end(self) -> Report:
+        self._run.quiet = self._batches
+        report = super()._to_the_end()
+        self._batches.take(self._run)
+        slots = self._executors.slots(self._clock.now())
+        elapsed = max(self._clock.now(), 1e-12)
+        return replace(
+            self._run.report(report.engine),
+            batches=tuple(self._batches.batches),
+            simulation=Simulation(slots, min(1.0, self._batches.used_seconds / (elapsed * slots)), 0.0, {}),
         )
 
 

@@ -27,6 +27,21 @@ class VirtualClock(FakeClock):
         self.released_seconds += released_seconds
 
 
+class Instantly:
+    """Nothing takes any time."""
+
+    wakes_everyone = False
+
+    def done_at(self, worker: Worker, point: Point, now: float) -> float:
+        return now
+
+    def awake_at(self, now: float) -> float:
+        return now
+
+    def released(self) -> float:
+        return 0.0
+
+
 class Modelled:
     """Every point has its price; who needs what another one holds waits for it.
 

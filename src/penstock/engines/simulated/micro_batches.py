@@ -1,0 +1,139 @@
+"""Simulated micro-batches: what the Spark engine would make of a flow, stage by stage.
+
+While a batch is computed no time passes; what it would have taken is worked out from its plan afterwards, and then the
+clock moves on. Sources pause between two batches, as they do for a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from penstock.clock import FakeClock
+from penstock.engines.simulated.machine import Machine
+from penstock.observe.report import BatchReport
+from penstock.plan.groups import Plan, Spread
+from penstock.runtime.run import Run
+
+
+class Ledger:
+    """What has been spent by whom, since it was last asked; spending takes no time."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = defaultdict(float)
+        self.total_seconds = 0.0
+
+    def spend(self, operator: str, seconds: float) -> None:
+        self._seconds[operator] += seconds
+        self.total_seconds += seconds
+
+    def settle(self) -> Mapping[str, float]:
+        settled, self._seconds = self._seconds, defaultdict(float)
+        return settled
+
+
+class Executors:
+    """How many tasks can run at once; more of them come some time after they are asked for.
+
+    >>> executors = Executors(2, start_seconds=6.0)
+    >>> executors.request(4, now=10.0)
+    >>> executors.slots(15.0), executors.slots(16.0)
+    (2, 4)
+    >>> executors.request(1, now=20.0)
+    >>> executors.slots(20.0)
+    1
+    """
+
+    def __init__(self, slots: int, start_seconds: float) -> None:
+        self._slots = slots
+        self._start_seconds = start_seconds
+        self._requested = (slots, 0.0)
+
+    def request(self, slots: int, now: float) -> None:
+        """Fewer at once, more when they have started."""
+        self._slots = min(self.slots(now), slots)
+        self._requested = (slots, now + self._start_seconds)
+
+    def slots(self, now: float) -> int:
+        slots, ready = self._requested
+        if now >= ready:
+            self._slots = slots
+        return self._slots
+
+
+class MicroBatches:
+    """Pauses the sources, waits until all that they have read is out, and says how long that has taken."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        clock: FakeClock,
+        ledger: Ledger,
+        executors: Executors,
+        trigger_seconds: float,
+        most_rows: int,
+    ) -> None:
+        self._levels = [
+            [(group.spread, [node.name for node in group.nodes]) for group in groups] for groups in plan.levels
+        ]
+        self._machine = machine
+        self._clock = clock
+        self._ledger = ledger
+        self._executors = executors
+        self._trigger_seconds = trigger_seconds
+        self._most_rows = most_rows
+        self._sources = [node.name for node in plan.graph.sources]
+        self._before = self._settled = 0
+        """What sources had read when they last asked, and when the last batch was over."""
+        self._began = 0.0
+        self._received: dict[str, int] = {}
+        self._born: list[float] = []
+        self.used_seconds = 0.0
+        """Of all slots together."""
+        self.batches: list[BatchReport] = []
+
+    def opened(self, run: Run) -> None:
+        self._run = run
+        # Latency is what it is when a batch is out, not when its sinks are written to.
+        run.note_latency = lambda seconds: self._born.append(self._clock.now() - seconds)  # type: ignore[method-assign]
+
+    def is_due(self) -> bool:
+        """Asked when a source has read something, or finds that no more has come."""
+        rows = self._read()
+        is_idle, self._before = rows == self._before, rows
+        return rows - self._settled >= (1 if is_idle else self._most_rows)
+
+    def _read(self) -> int:
+        return sum(self._run.cell_of(name).passed()[0] for name in self._sources)
+
+    def take(self, run: Run) -> None:
+        """Everything that was read is out: a batch is over."""
+        rows = self._read() - self._settled
+        if not rows:
+            return
+        seconds = self._seconds(run, self._executors.slots(self._began))
+        self._clock.move_to(self._began + seconds)
+        for born in self._born:
+            Run.note_latency(run, self._clock.now() - born)
+        self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
+        self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
+        self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
+
+    def _seconds(self, run: Run, slots: int) -> float:
+        """Levels one after the other; in each, a group of one task can't use more than one slot."""
+        spent, counts = self._ledger.settle(), run.counts()
+        received = {name: count.received - self._received.get(name, 0) for name, count in counts.items()}
+        self._received = {name: count.received for name, count in counts.items()}
+        total = self._machine.batch_seconds
+        for level, groups in enumerate(self._levels):
+            work = [(spread, sum(spent.get(name, 0.0) for name in names)) for spread, names in groups]
+            shared = sum(seconds for _, seconds in work)
+            if level:
+                rows = sum(received[names[0]] for _, names in groups if names)
+                total += self._machine.exchange_seconds
+                shared += rows * self._machine.exchanged_tuple_seconds
+            narrow = [seconds for spread, seconds in work if spread is Spread.ONE]
+            total += max([shared / slots, *narrow])
+            self.used_seconds += shared
+        return total

@@ -1,0 +1,107 @@
+"""Keyed logic in event time, where one worker at a time sees all keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.nodes import Node, Waits
+from penstock.operators.timed import Fired, LateTuple, TimedTable
+from penstock.runtime.changing import Changing
+from penstock.runtime.ports import Port
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+
+class TimedCell(Changing):
+    """Keyed logic in event time: windows, and joins with a port for each side."""
+
+    def __init__(self, run: Run, place: float, node: Node, ports: Sequence[Port]) -> None:
+        super().__init__(run, place, [node], ports)
+        assert isinstance(node.kind, Waits)
+        self._kind = node.kind
+        self._table = TimedTable(node.kind.logic, node.kind.lateness)
+        self._taken: list[tuple[int, list[Any], float]] = []
+        self._ended: list[int] = []
+        self._open = list(range(len(ports)))
+
+    def take(self) -> bool:
+        self._taken, self._ended = [], []
+        if self.has_changed():
+            return False
+        for side in self._open:
+            closed = self.inputs[side].closed
+            values, born = self.inputs[side].take(self.budget(len(self.inputs[side])))
+            if values:
+                self._taken.append((side, values, born))
+            elif closed:
+                self._ended.append(side)
+        return bool(self._taken or self._ended)
+
+    def snapshots(self) -> dict[str, Any]:
+        return {self.name: self._table.snapshot()}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        if self.name in kept:
+            self._table.restore(kept[self.name])
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        counters = self.counters[node.name]
+        self.processed = 0
+        for side, values, born in self._taken:
+            self.processed += len(values)
+            outputs: list[Any] = []
+            counters.received += len(values)
+            try:
+                for value in values:
+                    self._one(node, side, value, born, outputs)
+            finally:
+                counters.emitted += len(outputs)
+                self.give(0, outputs, born)
+        for side in self._ended:
+            self._close(node, side, self.run.clock.now())
+
+    def _one(self, node: Node, side: int, value: Any, born: float, outputs: list[Any]) -> None:
+        kind = self._kind
+        try:
+            key, time = kind.keys[side].fn(value), kind.times[side](value)
+            fired = self._table.advance(side, time)
+        except Exception as error:
+            self.failed(node, value, error, born)
+            return
+        self._let_out(node, fired, born, outputs)
+        try:
+            outputs += self._table.add(side, key, value, time)
+        except LateTuple as late:
+            self.counters[node.name].late += 1
+            if kind.on_late == "dead-letter":
+                self.give_dead_letter(node, value, late, born)
+            elif callable(kind.on_late):
+                self._on_late(node, kind.on_late, value, born)
+        except Exception as error:
+            self.failed(node, value, error, born)
+
+    def _let_out(self, node: Node, fired: list[Fired], born: float, outputs: list[Any]) -> None:
+        for one in fired:
+            outputs += one.outputs
+            if one.error is not None:
+                self.failed(node, one.key, one.error, born)
+
+    def _on_late(self, node: Node, on_late: Any, value: Any, born: float) -> None:
+        try:
+            on_late(value)
+        except Exception as error:
+            self.failed(node, value, error, born)
+
+    def _close(self, node: Node, side: int, born: float) -> None:
+        self._open.remove(side)
+        outputs: list[Any] = []
+        try:
+            self._let_out(node, self._table.close(side), born, outputs)
+        finally:
+            self.counters[node.name].emitted += len(outputs)
+            self.give(0, outputs, born)
+        if not self._open:
+            self.is_over = True

@@ -1,0 +1,205 @@
+"""Windows with several replicas: every bucket of keys sees its own tuples, and every rise of the watermark.
+
+Whoever takes a chunk apart notes where in it the watermark rises, and so how far it has risen before each tuple. What
+fires because of a rise stands before the tuple that caused it, sorted as it would be where one worker sees all keys.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.nodes import Node, Waits
+from penstock.operators.timed import Entry, Fired, LateTuple, TimedTable, Timer
+from penstock.operators.times import Time
+from penstock.ordering.keys import bucket_of
+from penstock.runtime.failures import dead_letter
+from penstock.runtime.keyed_team import BUCKETS, Bucket, Ended, Fail, KeyedReplica, KeyedTeam, KeyedUnit, Part
+from penstock.runtime.replicas import Unit
+
+if TYPE_CHECKING:
+    from penstock.runtime.run import Run
+
+
+class TimedUnit(KeyedUnit):
+    """A unit in which the watermark rises; places are (position, whether it is of that tuple itself, timer)."""
+
+    __slots__ = ("before", "marks", "rises")
+
+    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
+        super().__init__(serial, values, born, replica, since)
+        self.error_at = (math.inf,)
+        self.before: Time | None = None
+        """How far the watermark had risen before this unit."""
+        self.rises: list[int] = []
+        """The positions of tuples that let it rise, and how far."""
+        self.marks: list[Any] = []
+
+
+class TimedBucket:
+    """Some keys of a window, with their timers."""
+
+    def __init__(self, run: Run, node: Node) -> None:
+        assert isinstance(node.kind, Waits)
+        self._node = node
+        self._kind = node.kind
+        self._first_past = bisect_right if node.kind.logic.strict else bisect_left
+        self.table = TimedTable(node.kind.logic, node.kind.lateness)
+
+    def run(self, part: Part, fail: Fail) -> None:
+        unit = part.unit
+        assert isinstance(unit, TimedUnit)
+        if unit.before is not None:
+            self.table.rise(0, unit.before)
+        reached = 0
+        for position, value in zip(part.positions, part.values, strict=True):
+            limit = bisect_right(unit.rises, position)
+            if limit > reached:
+                self._rise(part, unit, reached, limit, fail)
+                reached = limit
+            self._add(part, position, value, fail)
+        self._rise(part, unit, reached, len(unit.rises), fail)
+
+    def let_out(self, part: Part, position: float, fired: list[Fired], fail: Fail) -> None:
+        found = part.found.setdefault(0, [])
+        for one in fired:
+            place = (position, False, one.timer)
+            if one.error is not None:
+                fail(place, one.key, one.error)
+            found += [(place, output) for output in one.outputs]
+
+    def _rise(self, part: Part, unit: TimedUnit, reached: int, limit: int, fail: Fail) -> None:
+        """From one rise to another, but stopping only where something is due."""
+        marks = unit.marks
+        while reached < limit:
+            due = self.table.next_due()
+            first = limit - 1 if due is None else min(self._first_past(marks, due, reached, limit), limit - 1)
+            self.let_out(part, unit.rises[first], self.table.rise(0, marks[first]), fail)
+            reached = first + 1
+
+    def _add(self, part: Part, position: int, value: Any, fail: Fail) -> None:
+        kind, place = self._kind, (position, True, ())
+        try:
+            key, time = kind.keys[0].fn(value), kind.times[0](value)
+            self.table.advance(0, time)  # it is there already; but what can't be compared fails here
+            outputs = self.table.add(0, key, value, time)
+        except LateTuple as late:
+            part.late += 1
+            self._on_late(part, place, value, late, fail)
+        except Exception as error:
+            fail(place, value, error)
+        else:
+            part.found.setdefault(0, []).extend((place, output) for output in outputs)
+
+    def _on_late(self, part: Part, place: Any, value: Any, late: LateTuple, fail: Fail) -> None:
+        on_late = self._kind.on_late
+        if on_late == "dead-letter":
+            letter = dead_letter(self._node, value, late)
+            part.found.setdefault(self._node.outputs, []).append((place, letter))
+        elif callable(on_late):
+            try:
+                on_late(value)
+            except Exception as error:
+                fail(place, value, error)
+
+    def snapshot(self) -> Mapping[Any, Any]:
+        _, _, entries, _ = self.table.snapshot()
+        kept: Mapping[Any, Any] = entries
+        return kept
+
+    def restore(self, kept: Mapping[Any, Any]) -> None:
+        raise NotImplementedError  # with its watermark and timers, by the team
+
+
+class TimedTeam(KeyedTeam):
+    """A window with several replicas."""
+
+    has_last_words = True
+    _unit_type = TimedUnit
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        kind = self.nodes[0].kind
+        assert isinstance(kind, Waits)
+        self._time = kind.times[0]
+        self._marking = TimedTable(kind.logic, kind.lateness)
+        self._mark: Time | None = None
+        self._seen: set[int] = set()
+        """Buckets that may hold something that fires."""
+
+    def make_bucket(self) -> Bucket:
+        return TimedBucket(self.run, self.nodes[0])
+
+    def _parts_of(self, unit: KeyedUnit) -> list[Part]:
+        assert isinstance(unit, TimedUnit)
+        unit.before = self._mark
+        for position, value in enumerate(unit.values):
+            # What fails here has no time, and fails again where it is worked on.
+            with suppress(Exception):
+                self._key(value)
+                self._note(unit, position, self._marking.mark_of(self._time(value)))
+        parts = super()._parts_of(unit)
+        having = {part.bucket for part in parts}
+        self._seen |= having
+        if unit.rises:
+            parts += [Part(unit, bucket) for bucket in sorted(self._seen - having)]
+        return parts
+
+    def _note(self, unit: TimedUnit, position: int, mark: Any) -> None:
+        if mark is not None and (self._mark is None or mark > self._mark):
+            self._mark = mark
+            unit.rises.append(position)
+            unit.marks.append(mark)
+
+    def say_last_words(self, unit: Unit) -> None:
+        """Everything that is open."""
+        assert isinstance(unit, TimedUnit)
+        part = Part(unit, 0)
+        replica = self._replicas[0]
+        assert isinstance(replica, KeyedReplica)
+        fired: list[tuple[Fired, TimedBucket]] = []
+        for bucket in self._buckets.values():
+            assert isinstance(bucket, TimedBucket)
+            fired += [(one, bucket) for one in bucket.table.close(0)]
+        try:
+            for one, bucket in sorted(fired, key=lambda pair: pair[0].timer):
+                bucket.let_out(part, 0, [one], replica.failing(part))
+        except Ended:
+            assert part.error is not None
+            unit.error_at, unit.error = part.error
+        unit.found = part.found
+        unit.merge()
+        counters = replica.counters[self.name]
+        counters.emitted += sum(len(found) for port, found in part.found.items() if port < self.nodes[0].outputs)
+
+    def snapshots(self) -> dict[str, Any]:
+        entries: dict[bytes, Entry] = {}
+        timers: list[Timer] = []
+        for bucket in self._buckets.values():
+            assert isinstance(bucket, TimedBucket)
+            _, _, of_bucket, own_timers = bucket.table.snapshot()
+            entries |= of_bucket
+            timers += own_timers
+        heapq.heapify(timers)
+        return {self.name: ([self._mark], [False], entries, timers)}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        if self.name not in kept:
+            return
+        (self._mark,), _, entries, timers = kept[self.name]
+        by_bucket: dict[int, tuple[dict[bytes, Entry], list[Timer]]] = {}
+        for identity, entry in entries.items():
+            by_bucket.setdefault(bucket_of(identity, BUCKETS), ({}, []))[0][identity] = entry
+        for timer in timers:
+            if timer[2] in entries:
+                by_bucket[bucket_of(timer[2], BUCKETS)][1].append(timer)
+        for number, (of_bucket, own_timers) in by_bucket.items():
+            bucket = self.bucket(number)
+            assert isinstance(bucket, TimedBucket)
+            heapq.heapify(own_timers)
+            bucket.table.restore(([self._mark], [False], of_bucket, own_timers))
+            self._seen.add(number)
