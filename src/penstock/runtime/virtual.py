@@ -29,6 +29,8 @@ Watch = Callable[[Worker, Cell | None, Point, float, float], None]
 class Timing(Protocol):
     """What takes how long, besides the work itself."""
 
+    crowding_share: float
+    """How much longer work takes while all other cores work too."""
     wakes_everyone: bool
     """Whether all sleeping workers look when something has become ready, instead of one when it is worth it."""
 
@@ -38,6 +40,10 @@ class Timing(Protocol):
 
     def awake_at(self, now: float) -> float:
         """When a worker that is woken now is awake."""
+        ...
+
+    def waking_seconds(self) -> float:
+        """What it costs the one that wakes it."""
         ...
 
     def released(self) -> float:
@@ -51,6 +57,7 @@ class Shuffle:
     The time between two steps of a worker is exponentially distributed, so it does not matter how long it has waited.
     """
 
+    crowding_share = 0.0
     wakes_everyone = True
 
     def __init__(self, seed: int, mean_seconds: float = 1e-9) -> None:
@@ -62,6 +69,9 @@ class Shuffle:
 
     def awake_at(self, now: float) -> float:
         return now + self._random.expovariate(self._rate)
+
+    def waking_seconds(self) -> float:
+        return 0.0
 
     def released(self) -> float:
         return 0.0
@@ -104,6 +114,17 @@ class Slots:
         self.waited_seconds += got - since
         return successor, got
 
+    @property
+    def others_share(self) -> float:
+        """The share of the other slots that are taken, seen from one that is."""
+        return (len(self._since) - 1) / (self.count - 1) if self.count > 1 else 0.0
+
+    def interruption_seconds(self, seconds: float) -> float:
+        """What it costs to be interrupted by those who wait, if one works for so long without giving way."""
+        if not self.waiting or not self._slice_seconds:
+            return 0.0
+        return int(seconds / self._slice_seconds) * self._switch_seconds
+
     def is_time_up(self, worker: Worker, now: float) -> bool:
         """Whether a worker has had its slot for long enough, if others wait."""
         return now - self._since[worker] >= self._slice_seconds
@@ -126,6 +147,7 @@ class Virtual(Pool):
         super().__init__(count, dedicated)
         self._clock = clock
         self._timing = timing
+        self._cores = cores
         self._gil = gil
         # The GIL first: who waits for it needs no core.
         self._slots = [slots for slots in (gil, cores) if slots is not None]
@@ -172,14 +194,14 @@ class Virtual(Pool):
             self._outside.set()
 
     def wake_another(self) -> None:
-        if self._dedicated:
-            woken = [worker for worker in self._parked if worker.only is None or self._has_work(worker)]
-        elif self._timing.wakes_everyone or self._run.is_over:
+        if self._dedicated or self._timing.wakes_everyone or self._run.is_over:
             woken = list(self._parked)
         else:
             woken = list(islice(self._parked, 1))
         for worker in woken:
             self._wake(worker)
+        if woken and self._current is not None:
+            self._clock.sleep(len(woken) * self._timing.waking_seconds())
 
     def _wake_all(self) -> None:
         for worker in list(self._parked):
@@ -270,6 +292,8 @@ class Virtual(Pool):
                 if point is None:
                     self._leave(worker)
                     return
+                if spent:
+                    spent, released = self._slowed(spent, released)
                 if released and self._gil is not None:
                     self._release_gil(worker, point, clock.now() + spent - released, released)
                     return
@@ -309,7 +333,7 @@ class Virtual(Pool):
         """When a worker has come past a point; `None` if it sleeps, or gives way to others."""
         now = self._clock.now()
         if point is Point.PARK:
-            return self._park(worker, now)
+            return self._park(worker)
         if point is Point.ASK_FOR_HELP:
             self.wake_another()
         past = self._timing.done_at(worker, point, now)
@@ -322,15 +346,16 @@ class Virtual(Pool):
                 return None
         return past
 
-    def _park(self, worker: Worker, now: float) -> float | None:
+    def _park(self, worker: Worker) -> float | None:
         self._parked[worker] = None
         may_sleep = self._may_sleep(worker)
         if worker not in self._parked:
             return None  # it has been woken already
+        past = self._timing.done_at(worker, Point.PARK, self._clock.now())
         if not may_sleep:
             del self._parked[worker]
-            return self._timing.done_at(worker, Point.PARK, self._clock.now())
-        self._give_way(worker, now)
+            return past
+        self._give_way(worker, past)
         return None
 
     def _leave(self, worker: Worker) -> None:
@@ -339,6 +364,14 @@ class Virtual(Pool):
         self.wake_another()
 
     # Cores and the GIL
+
+    def _slowed(self, spent: float, released: float) -> tuple[float, float]:
+        """Work takes longer where others work beside it, or interrupt it."""
+        factor = 1.0 if self._cores is None else 1.0 + self._timing.crowding_share * self._cores.others_share
+        spent, released = spent * factor, released * factor
+        if self._gil is not None:
+            spent += self._gil.interruption_seconds(spent - released)
+        return spent, released
 
     def _has_slots(self, worker: Worker, point: Point | None) -> bool:
         """Whether a worker has got all it needs; otherwise whoever gives way resumes it."""

@@ -12,7 +12,7 @@ from penstock.errors import FlowError
 
 @dataclass(frozen=True)
 class Machine:
-    """What the runtime and the machine under it cost, in seconds.
+    """What the runtime and the machine under it cost, in seconds where nothing else is said.
 
     The defaults are those of a common server (2 cores, CPython 3.11); `penstock bench calibrate --save FILE` measures
     them on yours, and `Simulated(machine=FILE)` uses what it found.
@@ -28,16 +28,24 @@ class Machine:
     """Let an operator go."""
     unit_seconds: float = 12e-6
     """Number a chunk for one of several replicas, and put it into the reorder buffer."""
-    wake_seconds: float = 60e-6
+    park_seconds: float = 12e-6
+    """Find nothing to do, and fall asleep."""
+    wake_seconds: float = 50e-6
     """Wake a sleeping thread."""
-    gil_switch_seconds: float = 15e-6
-    """Get the GIL from another thread."""
+    notify_seconds: float = 6e-6
+    """What it costs the one that wakes it."""
+    gil_switch_seconds: float = 25e-6
+    """Get the GIL from another thread on the same core."""
+    gil_move_seconds: float = 140e-6
+    """Get the GIL from another thread on another core, which has what is needed in its cache."""
     gil_slice_seconds: float = 0.0005
     """How long a thread may keep the GIL that others wait for: the switch interval while a flow runs."""
     context_switch_seconds: float = 5e-6
     """Get a core from another thread."""
     slice_seconds: float = 0.004
     """How long a thread may keep a core that others wait for."""
+    crowding_share: float = 0.1
+    """How much longer work takes on a core while all others work too, for they share caches and memory; no seconds."""
     ready_list_seconds: float = 0.5e-6
     """How long the list of ready operators is held by one worker."""
     worklist_seconds: float = 1.5e-6

@@ -30,6 +30,7 @@ class VirtualClock(FakeClock):
 class Instantly:
     """Nothing takes any time."""
 
+    crowding_share = 0.0
     wakes_everyone = False
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
@@ -37,6 +38,9 @@ class Instantly:
 
     def awake_at(self, now: float) -> float:
         return now
+
+    def waking_seconds(self) -> float:
+        return 0.0
 
     def released(self) -> float:
         return 0.0
@@ -53,6 +57,7 @@ class Modelled:
 
     def __init__(self, machine: Machine, clock: VirtualClock, has_gil: bool) -> None:
         self._machine = machine
+        self.crowding_share = machine.crowding_share
         self._clock = clock
         self._has_gil = has_gil
         self._free_at: dict[str, float] = defaultdict(float)
@@ -63,6 +68,7 @@ class Modelled:
         """How long workers have done anything but the work itself."""
         self._prices = [0.0] * (max(Point) + 1)
         self._prices[Point.PICK] = machine.pick_seconds
+        self._prices[Point.PARK] = machine.park_seconds
         self._prices[Point.TAKE] = machine.take_seconds
         self._prices[Point.FLUSH] = machine.give_seconds
         self._prices[Point.RELEASE] = machine.release_seconds
@@ -82,6 +88,10 @@ class Modelled:
 
     def awake_at(self, now: float) -> float:
         return now + self._machine.wake_seconds
+
+    def waking_seconds(self) -> float:
+        self.overhead_seconds += self._machine.notify_seconds
+        return self._machine.notify_seconds
 
     def released(self) -> float:
         before, self._released_before = self._released_before, self._clock.released_seconds
