@@ -391,7 +391,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only", choices=["figures", "table"])
     parser.add_argument("--flow", help="only flows with this in their names")
     options = parser.parse_args(arguments)
-    repeats, scale = (3, 0.5) if options.quick else (5, 1.0)
+    repeats, scale = (3, 0.3) if options.quick else (7, 0.5)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     machine = figures(repeats) if options.only != "table" else Machine()
     if options.spark:

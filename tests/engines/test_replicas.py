@@ -41,6 +41,9 @@ OPERATORS = {
     "late": lambda s: (
         s.key_by(lambda x: x % 7).window(ps.windows.sliding(12, 5, time=jittered, lateness=4)).collect(name="op")
     ),
+    "forgetful": lambda s: s.key_by(lambda x: x % 11).stateful_map(
+        lambda n, x: (n + 1, (x, n)), init=int, ttl=12, time=jittered, name="op"
+    ),
     "session": lambda s: s.key_by(lambda x: x % 11).window(ps.windows.session(8, time=jittered)).count(name="op"),
     "keyed loop": lambda s: s.flow.add(Positions(), s.key_by(lambda x: x % 7), name="op"),
 }
@@ -48,9 +51,6 @@ ALONE = {
     "scan": lambda s: s.scan(lambda n, x: (n + x, n), 0, name="op"),
     "inspect": lambda s: s.inspect(str, name="op"),
     "join": lambda s: s.key_by(lambda x: x % 7).join(s.key_by(lambda x: x % 5), 1, time=float, name="op"),
-    "forgetful": lambda s: s.key_by(lambda x: x).stateful_map(
-        lambda n, x: (n, x), init=int, ttl=5, time=float, name="op"
-    ),
 }
 
 

@@ -24,8 +24,8 @@ class Driver(Protocol):
         """Learn about the run, before any of its cells is notified."""
         ...
 
-    def on_ready(self) -> None:
-        """A cell has become ready, or the run is over."""
+    def on_ready(self, cell: Cell | None = None) -> None:
+        """A cell has become ready; or the run is over."""
         ...
 
     def drive(self) -> None:
@@ -58,8 +58,8 @@ class Pool(ABC):
         """Add workers, or retire some at the end of what they are doing."""
 
     @abstractmethod
-    def wake_another(self) -> None:
-        """Let a sleeping worker look for work; all of them where each has its own cell, or when the run is over."""
+    def wake_another(self, cell: Cell | None = None) -> None:
+        """Let a sleeping worker look for work; where each has its own cell, whose this is, or all of them."""
 
     @abstractmethod
     def _begin(self, worker: Worker) -> None:
@@ -77,6 +77,7 @@ class Pool(ABC):
 
     def attach(self, run: Run) -> None:
         self._run = run
+        run.scheduler.is_asked = not self._dedicated
 
     def stuck(self) -> list[str]:
         """The operators that have held a worker for longer than a second."""
@@ -87,12 +88,12 @@ class Pool(ABC):
             if worker.cell is not None and now - worker.cell_since > _STUCK_SECONDS
         ]
 
-    def on_ready(self) -> None:
+    def on_ready(self, cell: Cell | None = None) -> None:
         # A worker that has made a cell ready comes to it by itself; to wake another one would only make two of them
         # fight for the GIL. One that is about to be busy for longer asks for help first: see `Worker`.
         if not self._dedicated and not self._run.is_over and self._is_called_by_worker():
             return
-        self.wake_another()
+        self.wake_another(cell)
 
     def _adjust(self) -> None:
         """As many workers as wanted, plus one for each that is stuck."""

@@ -32,7 +32,7 @@ class Part:
         settings = Settings(
             queue_size=_QUEUE_SIZE, queue_limit=_NO_LIMIT, chunk_seconds=_CHUNK_SECONDS, has_replicas=False
         )
-        self._run = Run(graph, clock or SystemClock(), LastInPipeline(), settings, on_ready=lambda: None)
+        self._run = Run(graph, clock or SystemClock(), LastInPipeline(), settings, on_ready=lambda _: None)
         self._run.cells = build_cells(graph, self._run)
         self._inlets = {cell.name: cell for cell in self._run.cells if isinstance(cell, InletCell)}
         self._points: Iterator[Point] = Worker(self._run, 0).points()

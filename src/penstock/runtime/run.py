@@ -79,7 +79,12 @@ class Run:
     """Everything that the workers of one run share."""
 
     def __init__(
-        self, graph: Graph, clock: Clock, policy: SchedulingPolicy, settings: Settings, on_ready: Callable[[], None]
+        self,
+        graph: Graph,
+        clock: Clock,
+        policy: SchedulingPolicy,
+        settings: Settings,
+        on_ready: Callable[[Cell | None], None],
     ) -> None:
         self.flow = graph.flow
         self.clock = clock
@@ -136,7 +141,7 @@ class Run:
 
     def end(self) -> None:
         self.is_over = True
-        self._on_ready()
+        self._on_ready(None)
 
     def leave(self) -> None:
         """Close everything, and raise what made the run fail."""

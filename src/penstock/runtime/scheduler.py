@@ -21,8 +21,10 @@ class Scheduler:
     cells, asks the policy, and puts the others back where they were.
     """
 
-    def __init__(self, policy: SchedulingPolicy, on_ready: Callable[[], None]) -> None:
+    def __init__(self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None]) -> None:
         self.policy = policy
+        self.is_asked = True
+        """Whether anybody picks: not where every cell has a worker of its own, who is told instead."""
         self._on_ready = on_ready
         self._ready: deque[Cell] = deque()
 
@@ -32,8 +34,9 @@ class Scheduler:
 
     def add(self, cell: Cell) -> None:
         """A cell has something to do."""
-        self._ready.append(cell)
-        self._on_ready()
+        if self.is_asked:
+            self._ready.append(cell)
+        self._on_ready(cell)
 
     def pick(self) -> Cell | None:
         """Claim the ready cell that the policy wants, or `None`."""

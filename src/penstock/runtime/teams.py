@@ -12,6 +12,7 @@ from penstock.operators.functions import Form
 from penstock.runtime.changing import Changing
 from penstock.runtime.companion_replica import CompanionReplica
 from penstock.runtime.companions import Program
+from penstock.runtime.forgetting_team import ForgettingTeam
 from penstock.runtime.keyed_team import KeyedFunctionTeam, KeyedLoopTeam, KeyedReplica
 from penstock.runtime.ports import Port
 from penstock.runtime.replicas import BatchReplica, ChainReplica, LoopReplica, Replica
@@ -35,8 +36,6 @@ def why_alone(node: Node) -> str | None:
             return "it sees all tuples in one sequence"
         case Waits(keys=keys):
             return None if len(keys) == 1 else "it reads two streams"
-        case Remembers(ttl=ttl) if ttl is not None:
-            return "what it forgets depends on the tuples of all keys"
         case Remembers():
             return None
         case Loops(operator=operator) if operator.kind != "sequential":
@@ -88,6 +87,8 @@ def _team(run: Run, place: float, nodes: Sequence[Node], port: Port) -> Team:
 
     node = nodes[0]
     match node.kind:
+        case Remembers(key=Key() as key, ttl=ttl) if ttl is not None:
+            return ForgettingTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
         case Remembers(key=Key() as key):
             return KeyedFunctionTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
         case Waits(keys=(key,)):

@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 
+from penstock.runtime.cells import Cell
 from penstock.runtime.pool import WATCH_SECONDS, Pool
 from penstock.runtime.worker import Point, Worker
 
@@ -20,7 +21,10 @@ class Threads(Pool):
     def __init__(self, count: int, name: str, dedicated: bool = False) -> None:
         super().__init__(count, dedicated)
         self._name = name
-        self._condition = threading.Condition()
+        self._mutex = threading.RLock()
+        self._condition = threading.Condition(self._mutex)
+        """Where workers sleep; those that have a cell of their own sleep each on one of their own."""
+        self._own: dict[Cell, threading.Condition] = {}
         self._is_over = threading.Event()
         self._parked = 0
         self._kept_until = math.inf
@@ -29,21 +33,23 @@ class Threads(Pool):
         self._idents: set[int] = set()
 
     def set_threads(self, count: int) -> None:
-        with self._condition:
-            self._wanted = count
-            self._condition.notify_all()
+        self._wanted = count
+        self._wake_all()
         self._adjust()
 
-    def wake_another(self) -> None:
+    def wake_another(self, cell: Cell | None = None) -> None:
         # A parker counts itself before it looks at the list a last time, so one of the two sees the other.
         if self._parked:
-            with self._condition:
-                if self._dedicated or self._run.is_over:
-                    self._condition.notify_all()
-                else:
-                    self._condition.notify()
+            if self._run.is_over or (self._dedicated and cell is None):
+                self._wake_all()
+            else:
+                self._wake_one(self._condition if cell is None else self._own.get(cell, self._condition))
         if self._run.is_over:
             self._is_over.set()
+
+    def _wake_one(self, condition: threading.Condition) -> None:
+        with condition:
+            condition.notify()
 
     def drive(self) -> None:
         run = self._run
@@ -70,6 +76,8 @@ class Threads(Pool):
         name = f"penstock-{self._name}-{worker.only.name if worker.only else worker.number}"
         thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
         self._threads[worker] = thread
+        if worker.only is not None:
+            self._own[worker.only] = threading.Condition(self._mutex)
         thread.start()
 
     def _is_alive(self, worker: Worker) -> bool:
@@ -96,26 +104,28 @@ class Threads(Pool):
     def _park(self, worker: Worker) -> None:
         if self._spins(worker):
             return
-        with self._condition:
+        with self._mutex:
             self._parked += 1
             try:
                 if self._may_sleep(worker):
-                    self._wait()
+                    self._wait(self._condition if worker.only is None else self._own[worker.only])
             finally:
                 self._parked -= 1
 
     def _wake_all(self) -> None:
-        self._condition.notify_all()
+        with self._mutex:
+            for condition in (self._condition, *list(self._own.values())):
+                condition.notify_all()
 
-    def _wait(self) -> None:
+    def _wait(self, condition: threading.Condition) -> None:
         """One of the parked keeps the time: if all did, every timer would wake them all, to fight for the GIL."""
         due = self._run.timers.due
         if due >= self._kept_until:
-            self._condition.wait()
+            condition.wait()
             return
         self._kept_until = due
         try:
-            self._condition.wait(max(0.0, due - self._run.clock.now()))
+            condition.wait(max(0.0, due - self._run.clock.now()))
         finally:
             if self._kept_until == due:
                 self._kept_until = math.inf
@@ -133,10 +143,8 @@ class Threads(Pool):
         return run.timers.fire(run.clock.now())
 
     def _wait_for_threads(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
+        self._wake_all()
         for thread in list(self._threads.values()):
             while thread.is_alive():
-                with self._condition:
-                    self._condition.notify_all()
+                self._wake_all()
                 thread.join(0.05)

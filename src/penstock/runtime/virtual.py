@@ -187,14 +187,16 @@ class Virtual(Pool):
     def _is_called_by_worker(self) -> bool:
         return self._current is not None and not self._timing.wakes_everyone
 
-    def on_ready(self) -> None:
+    def on_ready(self, cell: Cell | None = None) -> None:
         if threading.get_ident() == self._thread:
-            super().on_ready()
+            super().on_ready(cell)
         else:
             self._outside.set()
 
-    def wake_another(self) -> None:
-        if self._dedicated or self._timing.wakes_everyone or self._run.is_over:
+    def wake_another(self, cell: Cell | None = None) -> None:
+        if self._dedicated and cell is not None:
+            woken = [worker for worker in self._parked if worker.only is cell]
+        elif self._dedicated or self._timing.wakes_everyone or self._run.is_over:
             woken = list(self._parked)
         else:
             woken = list(islice(self._parked, 1))
