@@ -68,6 +68,7 @@ class SteppedEventLoop:
         self._now = now
         self._loop: _Clocked | None = None
         self._tasks = 0
+        self.is_used = False
 
     @property
     def due(self) -> float:
@@ -114,6 +115,7 @@ class SteppedEventLoop:
     def _running(self) -> _Clocked:
         if self._loop is None:
             self._loop = _Clocked(self._now)
+            self.is_used = True
         return self._loop
 
     def _done(self, task: asyncio.Task[Any], future: Future[Any]) -> None:

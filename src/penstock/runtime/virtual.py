@@ -166,9 +166,14 @@ class Virtual(Pool):
         self._thread = 0
         self._outside = threading.Event()
         """Another thread has made something ready, or wants another number of workers."""
+        self._has_heard = False
 
     def set_threads(self, count: int) -> None:
         self._wanted = count
+        self._hear()
+
+    def _hear(self) -> None:
+        self._has_heard = True
         self._outside.set()
 
     def attach(self, run: Run) -> None:
@@ -191,7 +196,7 @@ class Virtual(Pool):
         if threading.get_ident() == self._thread:
             super().on_ready(cell)
         else:
-            self._outside.set()
+            self._hear()
 
     def wake_another(self, cell: Cell | None = None) -> None:
         if self._dedicated and cell is not None:
@@ -222,9 +227,10 @@ class Virtual(Pool):
             run.open()
             self._adjust()
             while not run.is_over:
-                if self._outside.is_set():
+                if self._has_heard:
                     self._listen()
-                self._event_loop.run_ready()
+                if self._event_loop.is_used:
+                    self._event_loop.run_ready()
                 self._go_on()
         finally:
             run.is_over = True
@@ -234,25 +240,28 @@ class Virtual(Pool):
     def _listen(self) -> None:
         """Somebody outside has done something."""
         self._outside.clear()
+        self._has_heard = False
         self._adjust()
         self._wake_all()
 
     def _go_on(self) -> None:
         """Whatever happens next: a worker's step, a timer, a look at the workers; or nothing, until somebody comes."""
         run, events = self._run, self._events
-        due = min(run.timers.due if self._parked else math.inf, self._event_loop.due)
+        due = run.timers.due if self._parked else math.inf
+        if self._event_loop.is_used:
+            due = min(due, self._event_loop.due)
         next_time = events[0][0] if events else math.inf
-        if min(next_time, due) == math.inf:
-            self._wait_for_outside()
-        elif min(next_time, due) > self._until:
-            self._clock.move_to(self._until)
-            run.end()
-        elif next_time <= due:
+        if next_time <= due and next_time <= self._until and events:
             time, _, happens, worker, point = heapq.heappop(events)
             if time >= self._next_watch:
                 self._look_after(time)
             self._clock.move_to(time)
             happens(worker, point)
+        elif min(next_time, due) == math.inf:
+            self._wait_for_outside()
+        elif min(next_time, due) > self._until:
+            self._clock.move_to(self._until)
+            run.end()
         else:
             self._clock.move_to(max(due, self._clock.now()))
             run.timers.fire(self._clock.now())
@@ -279,9 +288,11 @@ class Virtual(Pool):
     def _is_next(self, time: float) -> bool:
         """Whether nothing happens before that time."""
         events, loop = self._events, self._event_loop
-        if (events and events[0][0] < time) or time >= self._horizon or loop.has_calls or loop.due < time:
+        if (events and events[0][0] < time) or time >= self._horizon or self._has_heard:
             return False
-        return not self._outside.is_set() and not (self._parked and self._run.timers.due < time)
+        if loop.is_used and (loop.has_calls or loop.due < time):
+            return False
+        return not self._parked or self._run.timers.due >= time
 
     def _play(self, worker: Worker, point: Point | None) -> None:
         """Resume a worker, as long as nobody else comes before its next step."""
@@ -333,11 +344,11 @@ class Virtual(Pool):
 
     def _pass(self, worker: Worker, point: Point) -> float | None:
         """When a worker has come past a point; `None` if it sleeps, or gives way to others."""
-        now = self._clock.now()
         if point is Point.PARK:
             return self._park(worker)
         if point is Point.ASK_FOR_HELP:
             self.wake_another()
+        now = self._clock.now()
         past = self._timing.done_at(worker, point, now)
         if self._watch is not None and past > now:
             self._watch(worker, worker.cell, point, now, past)
