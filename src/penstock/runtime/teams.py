@@ -34,6 +34,8 @@ def why_alone(node: Node) -> str | None:
             return None
         case Remembers(key=None):
             return "it sees all tuples in one sequence"
+        case Waits(on_late=on_late) if callable(on_late):
+            return "its on_late= is called for its effects, which come in the order of tuples"
         case Waits(keys=keys):
             return None if len(keys) == 1 else "it reads two streams"
         case Remembers():

@@ -89,22 +89,13 @@ class TimedBucket:
             outputs = self.table.add(0, key, value, time)
         except LateTuple as late:
             part.late += 1
-            self._on_late(part, place, value, late, fail)
+            if kind.on_late == "dead-letter":
+                letter = dead_letter(self._node, value, late)
+                part.found.setdefault(self._node.outputs, []).append((place, letter))
         except Exception as error:
             fail(place, value, error)
         else:
             part.found.setdefault(0, []).extend((place, output) for output in outputs)
-
-    def _on_late(self, part: Part, place: Any, value: Any, late: LateTuple, fail: Fail) -> None:
-        on_late = self._kind.on_late
-        if on_late == "dead-letter":
-            letter = dead_letter(self._node, value, late)
-            part.found.setdefault(self._node.outputs, []).append((place, letter))
-        elif callable(on_late):
-            try:
-                on_late(value)
-            except Exception as error:
-                fail(place, value, error)
 
     def snapshot(self) -> Mapping[Any, Any]:
         _, _, entries, _ = self.table.snapshot()
