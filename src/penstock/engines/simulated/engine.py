@@ -43,7 +43,7 @@ class Simulated(Local):
     >>> numbers = flow.read(ps.sources.items(range(1000)))
     >>> numbers.map(lambda x: x * x, name="square", replicas=8).write(squares)
     >>> report = flow.run("simulated", cores=8, costs={"square": 0.01})
-    >>> 1.25 <= report.elapsed_seconds < 1.4
+    >>> 1.25 <= report.elapsed_seconds < 1.5  # and not 10
     True
     """
 
