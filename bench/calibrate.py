@@ -26,6 +26,7 @@ import penstock as ps
 from penstock.costs import Cost
 from penstock.engines.simulated.machine import Machine
 from penstock.engines.simulated.profile import costs_of
+from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -259,23 +260,27 @@ def figures(repeats: int) -> Machine:
 def spark_figures(machine: Machine, rows: int = 1_000_000) -> Machine:
     """A batch with nothing in it, an exchange with nothing in it, and an exchange of many tuples."""
 
-    def batch(count: int, exchanges: bool) -> float:
+    def made_with(count: int, exchanges: bool) -> ps.Flow:
         flow = ps.Flow("batches")
         stream = flow.read(ps.sources.generate(lambda n: n, count=count))
         if exchanges:
             stream = stream.key_by(lambda x: x % 1000).stateful_map(lambda n, x: (n + 1, n), init=int, name="count")
         stream.write(ps.sinks.null())
-        report = flow.run(ps.engines.Spark(master="local[2]", parallelism=2))
+        return flow
+
+    def batch(count: int, exchanges: bool) -> float:
+        report = made_with(count, exchanges).run(ps.engines.Spark(master="local[2]", parallelism=2))
         return min(batch.seconds for batch in report.batches)
 
+    levels = len(make_plan(made_with(1, True).validate()).levels) - 1
     few = best(lambda: batch(1, False), 5)
     exchanged = best(lambda: batch(1, True), 5)
     many = (best(lambda: batch(rows, True), 3) - best(lambda: batch(rows, False), 3)) / rows
     return replace(
         machine,
         batch_seconds=few,
-        exchange_seconds=max(0.0, exchanged - few),
-        exchanged_tuple_seconds=max(0.0, many),
+        exchange_seconds=max(0.0, exchanged - few) / levels,
+        exchanged_tuple_seconds=max(0.0, many) / levels,
     )
 
 

@@ -60,8 +60,8 @@ class Machine:
     """An exchange in a micro-batch, however small."""
     exchanged_tuple_seconds: float = 0.2e-6
     """A tuple that goes through an exchange."""
-    executor_start_seconds: float = 6.0
-    """From the request for an executor to its first task."""
+    executor_start_seconds: float = 12.0
+    """From the request for an executor to its first task, on a standalone cluster."""
 
     @classmethod
     def of(cls, machine: Machine | str | os.PathLike[str] | None) -> Machine:
