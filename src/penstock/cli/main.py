@@ -18,7 +18,7 @@ import click
 import penstock
 from penstock.cli.check import check
 from penstock.cli.load import load_flow
-from penstock.cli.options import parsed_option
+from penstock.cli.options import engine_options, parsed_option
 from penstock.cli.progress import wait_with_progress
 from penstock.cli.simulate import simulate
 from penstock.clock import SystemClock
@@ -46,15 +46,7 @@ cli.add_command(simulate)
 @cli.command()
 @click.argument("target")
 @click.option("--engine", default="spark", show_default=True, envvar="PENSTOCK_ENGINE", help="What runs the flow.")
-@click.option(
-    "--option",
-    "-o",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    envvar="PENSTOCK_OPTION",
-    help="An option of the engine, such as threads=4; may be repeated.",
-)
+@engine_options
 @click.option(
     "--at-end",
     type=click.Choice(["close", "keep"]),

@@ -7,6 +7,16 @@ from typing import Any
 
 import click
 
+engine_options = click.option(
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    envvar="PENSTOCK_OPTION",
+    help="An option of the engine, such as threads=4; may be repeated.",
+)
+
 
 def parsed_option(text: str) -> tuple[str, Any]:
     """The name, and the value as the Python literal that it looks like, or as a string.

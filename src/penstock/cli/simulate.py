@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from penstock.cli.load import load_flow
-from penstock.cli.options import parsed_option
+from penstock.cli.options import engine_options, parsed_option
 from penstock.cli.progress import wait_with_progress
 from penstock.clock import SystemClock
 from penstock.connectors.memory import Null
@@ -92,15 +92,7 @@ def _numbers(_: Any, option: click.Parameter, text: str) -> list[int]:
 @click.option("--gil/--no-gil", default=False, envvar="PENSTOCK_GIL", help="Whether one thread at a time runs Python.")
 @click.option("--seed", default=0, envvar="PENSTOCK_SEED", help="Where random numbers begin.")
 @click.option("--plot", type=click.Path(dir_okay=False), envvar="PENSTOCK_PLOT", help="Draw it into this file (PNG).")
-@click.option(
-    "--option",
-    "-o",
-    "options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    envvar="PENSTOCK_OPTION",
-    help="An option of the engine, such as threading=dedicated; may be repeated.",
-)
+@engine_options
 def simulate(
     target: str,
     cores: list[int],

@@ -10,7 +10,6 @@ import heapq
 import math
 import random
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
@@ -20,6 +19,7 @@ from penstock.runtime.cells import Cell
 from penstock.runtime.event_loop import SteppedEventLoop
 from penstock.runtime.pool import WATCH_SECONDS, Pool
 from penstock.runtime.run import Run
+from penstock.runtime.slots import Slots
 from penstock.runtime.worker import Point, Worker
 
 Watch = Callable[[Worker, Cell | None, Point, float, float], None]
@@ -75,59 +75,6 @@ class Shuffle:
 
     def released(self) -> float:
         return 0.0
-
-
-class Slots:
-    """Cores, or the GIL, of which there is one: who finds none waits, and who has one gives way when its time is up."""
-
-    def __init__(self, count: int, slice_seconds: float, switch_seconds: float) -> None:
-        self.count = count
-        self.waited_seconds = 0.0
-        self._slice_seconds = slice_seconds
-        self._switch_seconds = switch_seconds
-        self._free = count
-        self.waiting: deque[tuple[Worker, float]] = deque()
-        self._since: dict[Worker, float] = {}
-
-    def has(self, worker: Worker) -> bool:
-        return worker in self._since
-
-    def claim(self, worker: Worker, now: float) -> bool:
-        """Get one, or a place among those who wait for one."""
-        if not self._free:
-            self.waiting.append((worker, now))
-            return False
-        self._free -= 1
-        self._since[worker] = now
-        return True
-
-    def release(self, worker: Worker, now: float) -> tuple[Worker, float] | None:
-        """Give it back; who has got it, and when."""
-        if self._since.pop(worker, None) is None:
-            return None
-        if not self.waiting:
-            self._free += 1
-            return None
-        successor, since = self.waiting.popleft()
-        got = now + self._switch_seconds
-        self._since[successor] = got
-        self.waited_seconds += got - since
-        return successor, got
-
-    @property
-    def others_share(self) -> float:
-        """The share of the other slots that are taken, seen from one that is."""
-        return (len(self._since) - 1) / (self.count - 1) if self.count > 1 else 0.0
-
-    def interruption_seconds(self, seconds: float) -> float:
-        """What it costs to be interrupted by those who wait, if one works for so long without giving way."""
-        if not self.waiting or not self._slice_seconds:
-            return 0.0
-        return int(seconds / self._slice_seconds) * self._switch_seconds
-
-    def is_time_up(self, worker: Worker, now: float) -> bool:
-        """Whether a worker has had its slot for long enough, if others wait."""
-        return now - self._since[worker] >= self._slice_seconds
 
 
 class Virtual(Pool):
@@ -305,8 +252,6 @@ class Virtual(Pool):
                 if point is None:
                     self._leave(worker)
                     return
-                if spent:
-                    spent, released = self._slowed(spent, released)
                 if released and self._gil is not None:
                     self._release_gil(worker, point, clock.now() + spent - released, released)
                     return
@@ -338,9 +283,10 @@ class Virtual(Pool):
         if not spent:
             return point, 0.0, 0.0
         clock.move_to(began)
+        spent, released = self._slowed(spent, self._timing.released())
         if self._watch is not None:
             self._watch(worker, worker.cell, Point.PROCESS, began, began + spent)
-        return point, spent, self._timing.released()
+        return point, spent, released
 
     def _pass(self, worker: Worker, point: Point) -> float | None:
         """When a worker has come past a point; `None` if it sleeps, or gives way to others."""

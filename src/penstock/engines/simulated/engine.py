@@ -22,7 +22,8 @@ from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
-from penstock.runtime.virtual import Slots, Virtual
+from penstock.runtime.slots import Slots
+from penstock.runtime.virtual import Virtual
 
 Costs = Mapping[str, Cost | Seconds] | str | os.PathLike[str]
 
