@@ -129,6 +129,40 @@ def test_late_tuples_and_failures_of_a_window_come_in_their_places():
     assert found(ps.engines.Local(threads=4, replicas=4)) == expected
 
 
+@pytest.mark.parametrize("kind", ["window", "ttl"])
+def test_keys_and_times_are_asked_for_once(kind):
+    asked = Counter()
+
+    def key(x):
+        asked["key", x] += 1
+        return x % 7
+
+    def time(x):
+        asked["time", x] += 1
+        return jittered(x)
+
+    def build(stream):
+        keyed = stream.key_by(key)
+        if kind == "window":
+            return keyed.window(ps.windows.tumbling(9, time=time)).count(name="op")
+        return keyed.stateful_map(lambda n, x: (n + 1, n), init=int, ttl=9, time=time, name="op")
+
+    result(build, shuffled(0, replicas=3), count=50)
+    assert asked == Counter((what, x) for what in ("key", "time") for x in range(50))
+
+
+def test_windows_close_in_buckets_to_which_nothing_comes_any_more():
+    """Each key has its time, and is never seen again; others let the watermark rise."""
+
+    def build(stream):
+        keyed = stream.key_by(lambda x: x // 3)
+        return keyed.window(ps.windows.session(4, time=float, lateness=20)).collect(name="op")
+
+    expected, _ = result(build, "sequential")
+    for seed in range(5):
+        assert result(build, shuffled(seed, replicas=3, queue_size=8, reorder_size=4))[0] == expected
+
+
 def test_a_window_that_ends_the_flow_ends_it_after_what_came_before():
     def found(engine):
         flow = ps.Flow("ending")

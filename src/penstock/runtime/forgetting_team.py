@@ -19,17 +19,15 @@ from penstock.runtime.keyed_team import BUCKETS, Bucket, Fail, FunctionBucket, K
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
-_FAILED: Any = object()
-
 
 class ForgettingUnit(KeyedUnit):
-    """A unit that knows the latest time up to each of its tuples."""
+    """A unit that knows the key of each of its tuples and the latest time up to there, or why it has none."""
 
-    __slots__ = ("latest",)
+    __slots__ = ("read",)
 
     def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
         super().__init__(serial, values, born, replica, since)
-        self.latest: list[Any] = []
+        self.read: list[tuple[Any, Time] | Exception] = []
 
 
 class ForgettingBucket(FunctionBucket):
@@ -39,28 +37,25 @@ class ForgettingBucket(FunctionBucket):
         kind = node.kind
         assert isinstance(kind, Remembers)
         assert kind.key is not None
-        self._kind = kind
-        self._positions: Iterator[int] = iter(())
-        self._now: Any = _FAILED
-        self._latest: list[Any] = []
+        self._reads: Iterator[tuple[Any, Time] | Exception] = iter(())
+        self._now: Any = None
         if kind.time is not None:
-            kind = replace(kind, key=replace(kind.key, fn=self._next_key), time=self._latest_time)
+            kind = replace(kind, key=replace(kind.key, fn=self._next_key), time=lambda _: self._now)
         super().__init__(run, replace(node, kind=kind))
 
     def run(self, part: Part, fail: Fail) -> None:
         assert isinstance(part.unit, ForgettingUnit)
-        self._latest, self._positions = part.unit.latest, iter(part.positions)
+        if part.unit.read:
+            self._reads = map(part.unit.read.__getitem__, part.positions)
         super().run(part, fail)
 
-    def _next_key(self, value: Any) -> Any:
+    def _next_key(self, _value: Any) -> Any:
         """Asked once for each tuple, whatever comes of it."""
-        assert self._kind.key is not None
-        self._now = self._latest[next(self._positions)]
-        return self._kind.key.fn(value)
-
-    def _latest_time(self, value: Any) -> Any:
-        assert self._kind.time is not None
-        return self._kind.time(value) if self._now is _FAILED else self._now
+        read = next(self._reads)
+        if isinstance(read, Exception):
+            raise read
+        key, self._now = read
+        return key
 
     def snapshot(self) -> Mapping[Any, Any]:
         states, _ = kept_of(self._chain.parts[0])
@@ -86,22 +81,24 @@ class ForgettingTeam(KeyedTeam):
     def make_bucket(self) -> Bucket:
         return ForgettingBucket(self.run, self.nodes[0])
 
-    def _parts_of(self, unit: KeyedUnit) -> list[Part]:
+    def _buckets_of(self, unit: KeyedUnit) -> list[int]:
+        if self._time is None:
+            return super()._buckets_of(unit)
         assert isinstance(unit, ForgettingUnit)
-        if self._time is not None:
-            unit.latest = [self._latest_after(value) for value in unit.values]
-        return super()._parts_of(unit)
-
-    def _latest_after(self, value: Any) -> Any:
-        assert self._time is not None
-        try:
-            self._key(value)
-            time: Any = checked_time(self._time(value))
-            if self._latest is None or time > self._latest:
-                self._latest = time
-        except Exception:
-            return _FAILED  # and fails again where it is worked on
-        return self._latest
+        buckets: list[int] = []
+        for value in unit.values:
+            bucket = 0
+            try:
+                key = self._key(value)
+                bucket = self._bucket_of_key(key)
+                time: Any = checked_time(self._time(value))
+                if self._latest is None or time > self._latest:
+                    self._latest = time
+                unit.read.append((key, self._latest))
+            except Exception as error:
+                unit.read.append(error)
+            buckets.append(bucket)
+        return buckets
 
     def snapshots(self) -> dict[str, Any]:
         states = [(key, kept) for bucket in self._buckets.values() for key, kept in bucket.snapshot().items()]

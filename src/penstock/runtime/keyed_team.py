@@ -317,12 +317,7 @@ class KeyedTeam(Team):
 
     def _parts_of(self, unit: KeyedUnit) -> list[Part]:
         parts: dict[int, Part] = {}
-        key, known = self._key, self._bucket_of
-        for position, value in enumerate(unit.values):
-            try:
-                bucket = known[key(value)]
-            except Exception:
-                bucket = self._bucket_of_new(value)
+        for position, (bucket, value) in enumerate(zip(self._buckets_of(unit), unit.values, strict=True)):
             part = parts.get(bucket)
             if part is None:
                 part = parts[bucket] = Part(unit, bucket)
@@ -330,13 +325,29 @@ class KeyedTeam(Team):
             part.values.append(value)
         return list(parts.values())
 
-    def _bucket_of_new(self, value: Any) -> int:
-        """Of a key that is new; what has none goes to the first, where its function fails on it."""
+    def _buckets_of(self, unit: KeyedUnit) -> list[int]:
+        """The bucket of each tuple; what has no key goes to the first, where its function fails on it."""
+        key, known = self._key, self._bucket_of
+        buckets: list[int] = []
+        for value in unit.values:
+            try:
+                buckets.append(known[key(value)])
+            except Exception:
+                try:
+                    buckets.append(self._bucket_of_new(key(value)))
+                except Exception:
+                    buckets.append(0)
+        return buckets
+
+    def _bucket_of_key(self, key: Any) -> int:
+        """Raises where something can't be a key."""
         try:
-            key = self._key(value)
-            bucket = bucket_of(key_bytes(key), BUCKETS)
-        except Exception:
-            return 0
+            return self._bucket_of[key]
+        except (KeyError, TypeError):
+            return self._bucket_of_new(key)
+
+    def _bucket_of_new(self, key: Any) -> int:
+        bucket = bucket_of(key_bytes(key), BUCKETS)
         if len(self._bucket_of) >= _MOST_KNOWN_KEYS:
             self._bucket_of.clear()
         self._bucket_of[key] = bucket

@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Node, Waits
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class TimedUnit(KeyedUnit):
     """A unit in which the watermark rises; places are (position, whether it is of that tuple itself, timer)."""
 
-    __slots__ = ("before", "marks", "rises")
+    __slots__ = ("before", "marks", "read", "rises")
 
     def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
         super().__init__(serial, values, born, replica, since)
@@ -38,6 +38,8 @@ class TimedUnit(KeyedUnit):
         self.rises: list[int] = []
         """The positions of tuples that let it rise, and how far."""
         self.marks: list[Any] = []
+        self.read: list[tuple[Any, Time] | Exception] = []
+        """The key and the time of each tuple, or why it has none: users' functions are asked once."""
 
 
 class TimedBucket:
@@ -46,9 +48,11 @@ class TimedBucket:
     def __init__(self, run: Run, node: Node) -> None:
         assert isinstance(node.kind, Waits)
         self._node = node
-        self._kind = node.kind
+        self._on_late = node.kind.on_late
         self._first_past = bisect_right if node.kind.logic.strict else bisect_left
         self.table = TimedTable(node.kind.logic, node.kind.lateness)
+        self.progress: tuple[int, Time | None] = (-1, None)
+        """The last unit that it has seen, and when its next timer is due after that; read by whoever splits."""
 
     def run(self, part: Part, fail: Fail) -> None:
         unit = part.unit
@@ -61,8 +65,9 @@ class TimedBucket:
             if limit > reached:
                 self._rise(part, unit, reached, limit, fail)
                 reached = limit
-            self._add(part, position, value, fail)
+            self._add(part, position, value, unit.read[position], fail)
         self._rise(part, unit, reached, len(unit.rises), fail)
+        self.progress = (part.serial, self.table.next_due())
 
     def let_out(self, part: Part, position: float, fired: list[Fired], fail: Fail) -> None:
         found = part.found.setdefault(0, [])
@@ -81,15 +86,16 @@ class TimedBucket:
             self.let_out(part, unit.rises[first], self.table.rise(0, marks[first]), fail)
             reached = first + 1
 
-    def _add(self, part: Part, position: int, value: Any, fail: Fail) -> None:
-        kind, place = self._kind, (position, True, ())
+    def _add(self, part: Part, position: int, value: Any, read: tuple[Any, Time] | Exception, fail: Fail) -> None:
+        place = (position, True, ())
         try:
-            key, time = kind.keys[0].fn(value), kind.times[0](value)
-            self.table.advance(0, time)  # it is there already; but what can't be compared fails here
+            if isinstance(read, Exception):
+                raise read
+            key, time = read
             outputs = self.table.add(0, key, value, time)
         except LateTuple as late:
             part.late += 1
-            if kind.on_late == "dead-letter":
+            if self._on_late == "dead-letter":
                 letter = dead_letter(self._node, value, late)
                 part.found.setdefault(self._node.outputs, []).append((place, letter))
         except Exception as error:
@@ -119,8 +125,8 @@ class TimedTeam(KeyedTeam):
         self._time = kind.times[0]
         self._marking = TimedTable(kind.logic, kind.lateness)
         self._mark: Time | None = None
-        self._seen: set[int] = set()
-        """Buckets that may hold something that fires."""
+        self._under_way: dict[int, deque[tuple[int, Time]]] = {}
+        """By bucket: the units with parts that it may not have seen, and the earliest time in each."""
 
     def make_bucket(self) -> Bucket:
         return TimedBucket(self.run, self.nodes[0])
@@ -128,23 +134,57 @@ class TimedTeam(KeyedTeam):
     def _parts_of(self, unit: KeyedUnit) -> list[Part]:
         assert isinstance(unit, TimedUnit)
         unit.before = self._mark
-        for position, value in enumerate(unit.values):
-            # What fails here has no time, and fails again where it is worked on.
-            with suppress(Exception):
-                self._key(value)
-                self._note(unit, position, self._marking.mark_of(self._time(value)))
         parts = super()._parts_of(unit)
-        having = {part.bucket for part in parts}
-        self._seen |= having
+        for part in parts:
+            self._note_part(part, unit)
         if unit.rises:
-            parts += [Part(unit, bucket) for bucket in sorted(self._seen - having)]
+            having = {part.bucket for part in parts}
+            parts += [
+                Part(unit, number)
+                for number in sorted(self._under_way)
+                if number not in having and self._may_fire(number)
+            ]
         return parts
 
-    def _note(self, unit: TimedUnit, position: int, mark: Any) -> None:
+    def _buckets_of(self, unit: KeyedUnit) -> list[int]:
+        assert isinstance(unit, TimedUnit)
+        buckets: list[int] = []
+        for position, value in enumerate(unit.values):
+            bucket = 0
+            try:
+                key, time = self._key(value), self._time(value)
+                self._note_mark(unit, position, self._marking.mark_of(time))
+                unit.read.append((key, time))
+                bucket = self._bucket_of_key(key)
+            except Exception as error:
+                if len(unit.read) == position:
+                    unit.read.append(error)
+            buckets.append(bucket)
+        return buckets
+
+    def _note_mark(self, unit: TimedUnit, position: int, mark: Any) -> None:
         if mark is not None and (self._mark is None or mark > self._mark):
             self._mark = mark
             unit.rises.append(position)
             unit.marks.append(mark)
+
+    def _note_part(self, part: Part, unit: TimedUnit) -> None:
+        reads = (unit.read[position] for position in part.positions)
+        times = [read[1] for read in reads if not isinstance(read, Exception)]
+        if times:
+            self._under_way.setdefault(part.bucket, deque()).append((unit.serial, min(times)))
+
+    def _may_fire(self, number: int) -> bool:
+        """Whether something in a bucket may be due at the mark: no window of a tuple closes before its time."""
+        bucket, under_way = self._buckets.get(number), self._under_way[number]
+        due = None
+        if bucket is not None:
+            assert isinstance(bucket, TimedBucket)
+            seen, due = bucket.progress
+            while under_way and under_way[0][0] <= seen:
+                under_way.popleft()
+        earliest = [time for _, time in under_way] + [due] * (due is not None)
+        return any(time <= self._mark for time in earliest)
 
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
@@ -193,4 +233,5 @@ class TimedTeam(KeyedTeam):
             assert isinstance(bucket, TimedBucket)
             heapq.heapify(own_timers)
             bucket.table.restore(([self._mark], [False], of_bucket, own_timers))
-            self._seen.add(number)
+            bucket.progress = (-1, bucket.table.next_due())
+            self._under_way[number] = deque()
