@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 import penstock as ps
+from penstock.ordering.reorder import LockedBuffer, ReorderBuffer, Ring
 
 DATA = bytes(1 << 20)
 
@@ -91,10 +92,14 @@ def seconds_of(build: Callable[[ps.Stream], ps.Stream], count: int, values: Any 
 def bare_seconds(work: Callable[[int], int], count: int, workers: int) -> float:
     """Of threads that have nothing to do with each other: what this machine allows at this moment."""
     bunch = [threading.Thread(target=lambda: [work(x) for x in range(count // workers)]) for _ in range(workers)]
+    return seconds_together(bunch)
+
+
+def seconds_together(threads: list[threading.Thread]) -> float:
     began = time.perf_counter()
-    for thread in bunch:
+    for thread in threads:
         thread.start()
-    for thread in bunch:
+    for thread in threads:
         thread.join()
     return time.perf_counter() - began
 
@@ -407,6 +412,59 @@ def buffers(scale: float, repeats: int) -> None:
         shown(name, found["lock"] / found["ring"], "1.0")
 
 
+class Kept:
+    """Where units go: what comes of one is so many values."""
+
+    is_blocked = False
+
+    def __init__(self, selectivity: int) -> None:
+        self._selectivity = selectivity
+        self._values: list[int] = []
+
+    def send(self, unit: int) -> bool:
+        for _ in range(self._selectivity):
+            self._values.append(unit)
+        if len(self._values) > 10_000:
+            self._values.clear()
+        return True
+
+
+def bare_buffers(scale: float, repeats: int) -> None:
+    """The buffers by themselves, with units of one tuple: in a flow a unit is a millisecond of work."""
+    print("\nThe same by themselves, units of one tuple of 0.2 µs")
+
+    def run(kind: type[ReorderBuffer], selectivity: int, workers: int, count: int = int(60_000 * scale)) -> float:
+        buffer = kind(256, Kept(selectivity))
+        admission = threading.Lock()
+        taken = 0
+
+        def work() -> None:
+            nonlocal taken
+            while True:
+                with admission:
+                    serial, is_admitted = taken, taken < buffer.next + buffer.size
+                    if serial >= count:
+                        return
+                    taken += is_admitted
+                if not is_admitted:
+                    time.sleep(0)
+                    continue
+                for _ in range(10):
+                    pass
+                buffer.add(serial, serial)
+
+        return seconds_together([threading.Thread(target=work) for _ in range(workers)])
+
+    for workers in 2, 4:
+        for name, selectivity in ("light", 1), ("selectivity 50", 50):
+            contest = {
+                kind.__name__: (lambda kind=kind, n=selectivity, workers=workers: run(kind, n, workers))
+                for kind in (Ring, LockedBuffer)
+            }
+            found = best_of(contest, repeats)
+            shown(f"{name}, {workers} workers", found["LockedBuffer"] / found["Ring"], "above 1")
+
+
 def free_threaded(scale: float) -> None:
     """On a Python without a GIL, if there is one."""
     python = os.environ.get("PENSTOCK_FREE_THREADED")
@@ -419,7 +477,8 @@ def free_threaded(scale: float) -> None:
         f"work, count = ordered.spin(2000), {int(20_000 * scale)}\n"
         "run = lambda n: ordered.seconds_of(lambda s: s.map(work, replicas=n), count, threads=n)\n"
         "found = ordered.best_of({'one': lambda: run(1), 'two': lambda: run(2)}, 3)\n"
-        "ordered.shown('pure Python, two threads against one', found['one'] / found['two'], '1.7')"
+        "ordered.shown('pure Python, two threads against one', found['one'] / found['two'], '1.7')\n"
+        f"ordered.bare_buffers({scale}, 5)"
     )
     print("\nWithout a GIL", flush=True)
     subprocess.run([python, "-c", code], check=True)
@@ -437,6 +496,7 @@ def main(arguments: list[str]) -> None:
         "queues": queues,
         "under-way": under_way,
         "buffers": buffers,
+        "bare-buffers": bare_buffers,
     }
     parser.add_argument("--only", choices=[*parts, "free-threaded"])
     options = parser.parse_args(arguments)

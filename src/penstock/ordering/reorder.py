@@ -80,27 +80,32 @@ class Ring(ReorderBuffer):
         self._slots = [_EMPTY] * size
         self._flag = threading.Lock()
 
+    def add(self, serial: int, unit: Any) -> bool:
+        added = self.try_add(serial, unit)
+        # Only the head can set anything going. It was added first and looked for afterwards; so if it becomes the
+        # head now, whoever makes it so will see it.
+        if self.next == serial:
+            self.send_pending()
+        return added
+
     def try_add(self, serial: int, unit: Any) -> bool:
-        if not self.next <= serial < self.next + self.size:
+        first = self.next
+        if not first <= serial < first + self.size:
             return False
         self._slots[serial % self.size] = unit
         return True
 
     def send_pending(self) -> None:
+        slots, size, outlet = self._slots, self.size, self._outlet
         # Whoever fails to get the flag has added a unit before; who holds it looks again after letting it go.
-        while self._is_ready() and self._flag.acquire(blocking=False):
+        while slots[self.next % size] is not _EMPTY and not outlet.is_blocked and self._flag.acquire(blocking=False):
             try:
-                while self._is_ready():
-                    place = self.next % self.size
-                    if not self._outlet.send(self._slots[place]):
-                        break
-                    self._slots[place] = _EMPTY
-                    self.next += 1
+                serial = self.next
+                while (unit := slots[serial % size]) is not _EMPTY and not outlet.is_blocked and outlet.send(unit):
+                    slots[serial % size] = _EMPTY
+                    self.next = serial = serial + 1
             finally:
                 self._flag.release()
-
-    def _is_ready(self) -> bool:
-        return self._slots[self.next % self.size] is not _EMPTY and not self._outlet.is_blocked
 
     def waiting(self) -> int:
         return sum(slot is not _EMPTY for slot in self._slots)

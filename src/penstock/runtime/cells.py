@@ -61,6 +61,8 @@ class Cell(ABC):
     help_seconds = 0.002
     """How long it must be busy before a worker asks for help with what else is ready: four times the interval at which
     threads take the GIL from each other. Help with less costs more than it brings."""
+    chunks_when_busy = 4
+    """How many chunks to take in one where many tuples are waiting."""
 
     def __init__(self, run: Run, place: float, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
         self.run = run
@@ -247,7 +249,7 @@ class Cell(ABC):
         """
         if waiting <= 2 * self._budget or not self.seconds_per_tuple:
             return self._budget
-        shares = round(waiting / (4 * self._budget)) or 1
+        shares = round(waiting / (self.chunks_when_busy * self._budget)) or 1
         return min(-(-waiting // shares), self.run.largest_chunk)
 
     def account(self, seconds: float) -> None:

@@ -170,7 +170,7 @@ class SinkCell(Cell):
         while rest and (rejected := self._writer.write(rest)):
             self.failed(node, rest[rejected.position], rejected.error, self._born)
             rest = rest[rejected.position + 1 :]
-        self.run.note_latency(self.run.clock.now() - self._born)
+        self.run.on_latency(self.run.clock.now() - self._born)
 
     def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_writer"):

@@ -42,8 +42,8 @@ class Timing(Protocol):
         """When a worker that is woken now is awake."""
         ...
 
-    def waking_seconds(self) -> float:
-        """What it costs the one that wakes it."""
+    def waking_seconds(self, count: int) -> float:
+        """What it costs the one that wakes so many."""
         ...
 
     def released(self) -> float:
@@ -70,7 +70,7 @@ class Shuffle:
     def awake_at(self, now: float) -> float:
         return now + self._random.expovariate(self._rate)
 
-    def waking_seconds(self) -> float:
+    def waking_seconds(self, count: int) -> float:
         return 0.0
 
     def released(self) -> float:
@@ -110,6 +110,8 @@ class Virtual(Pool):
         self._held_up: dict[Worker, Point | None] = {}
         """Who waits for a core or the GIL, and before which point."""
         self._current: Worker | None = None
+        self._waking_seconds = 0.0
+        """What the step that is being played has spent on waking others."""
         self._thread = 0
         self._outside = threading.Event()
         """Another thread has made something ready, or wants another number of workers."""
@@ -146,6 +148,14 @@ class Virtual(Pool):
             self._hear()
 
     def wake_another(self, cell: Cell | None = None) -> None:
+        count = self._woken(cell)
+        if count and self._current is not None:
+            seconds = self._timing.waking_seconds(count)
+            self._waking_seconds += seconds
+            self._clock.sleep(seconds)
+
+    def _woken(self, cell: Cell | None) -> int:
+        """Wake whoever is to be woken; how many they were."""
         if self._dedicated and cell is not None:
             woken = [worker for worker in self._parked if worker.only is cell]
         elif self._dedicated or self._timing.wakes_everyone or self._run.is_over:
@@ -154,8 +164,7 @@ class Virtual(Pool):
             woken = list(islice(self._parked, 1))
         for worker in woken:
             self._wake(worker)
-        if woken and self._current is not None:
-            self._clock.sleep(len(woken) * self._timing.waking_seconds())
+        return len(woken)
 
     def _wake_all(self) -> None:
         for worker in list(self._parked):
@@ -276,7 +285,7 @@ class Virtual(Pool):
         """Let a worker do what it stood before: the next point, the seconds that it took, those outside the GIL."""
         clock = self._clock
         began = clock.now()
-        self._current = worker
+        self._current, self._waking_seconds = worker, 0.0
         point = next(self._going[worker], None)
         self._current = None
         spent = clock.now() - began
@@ -285,17 +294,20 @@ class Virtual(Pool):
         clock.move_to(began)
         spent, released = self._slowed(spent, self._timing.released())
         if self._watch is not None:
-            self._watch(worker, worker.cell, Point.PROCESS, began, began + spent)
+            waking_since = began + spent - self._waking_seconds
+            for what, since, until in (Point.PROCESS, began, waking_since), (Point.WAKE, waking_since, began + spent):
+                if until > since:
+                    self._watch(worker, worker.cell, what, since, until)
         return point, spent, released
 
     def _pass(self, worker: Worker, point: Point) -> float | None:
         """When a worker has come past a point; `None` if it sleeps, or gives way to others."""
         if point is Point.PARK:
             return self._park(worker)
-        if point is Point.ASK_FOR_HELP:
-            self.wake_another()
         now = self._clock.now()
         past = self._timing.done_at(worker, point, now)
+        if point is Point.ASK_FOR_HELP:
+            past += self._timing.waking_seconds(self._woken(None))
         if self._watch is not None and past > now:
             self._watch(worker, worker.cell, point, now, past)
         for slots in self._slots:

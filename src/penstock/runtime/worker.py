@@ -26,6 +26,8 @@ class Point(IntEnum):
     """About to be busy for a while, and somebody else could do what else is ready."""
     HELP = auto()
     FLUSH = auto()
+    WAKE = auto()
+    """Nobody stops here: what it spends on waking others while it does something else."""
     RELEASE = auto()
 
 

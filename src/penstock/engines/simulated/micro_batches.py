@@ -96,7 +96,8 @@ class MicroBatches:
     def opened(self, run: Run) -> None:
         self._run = run
         # Latency is what it is when a batch is out, not when its sinks are written to.
-        run.note_latency = lambda seconds: self._born.append(self._clock.now() - seconds)  # type: ignore[method-assign]
+        self._note_latency = run.on_latency
+        run.on_latency = lambda seconds: self._born.append(self._clock.now() - seconds)
 
     def is_due(self) -> bool:
         """Asked when a source has read something, or finds that no more has come."""
@@ -115,7 +116,7 @@ class MicroBatches:
         seconds = self._seconds(run, self._executors.slots(self._began))
         self._clock.move_to(self._began + seconds)
         for born in self._born:
-            Run.note_latency(run, self._clock.now() - born)
+            self._note_latency(self._clock.now() - born)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []

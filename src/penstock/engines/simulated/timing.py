@@ -39,7 +39,7 @@ class Instantly:
     def awake_at(self, now: float) -> float:
         return now
 
-    def waking_seconds(self) -> float:
+    def waking_seconds(self, count: int) -> float:
         return 0.0
 
     def released(self) -> float:
@@ -89,9 +89,10 @@ class Modelled:
     def awake_at(self, now: float) -> float:
         return now + self._machine.wake_seconds
 
-    def waking_seconds(self) -> float:
-        self.overhead_seconds += self._machine.notify_seconds
-        return self._machine.notify_seconds
+    def waking_seconds(self, count: int) -> float:
+        seconds = count * self._machine.notify_seconds
+        self.overhead_seconds += seconds
+        return seconds
 
     def released(self) -> float:
         before, self._released_before = self._released_before, self._clock.released_seconds
