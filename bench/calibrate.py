@@ -18,14 +18,22 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
 import penstock as ps
+from penstock.connectors.spark_session import session
 from penstock.costs import Cost
 from penstock.engines.simulated.machine import Machine
 from penstock.engines.simulated.profile import costs_of
+from penstock.engines.spark.executors import SparkExecutors
 from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
 
@@ -284,6 +292,44 @@ def spark_figures(machine: Machine, rows: int = 1_000_000) -> Machine:
     )
 
 
+def executor_start_seconds(repeats: int = 3) -> float:
+    """On a standalone cluster: from the request for a second executor to the first task that runs there; the median."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.spark.cluster import standalone_cluster, until
+
+    with suppress(PySparkRuntimeError):
+        SparkSession.active().stop()  # a process has one Spark
+    with TemporaryDirectory() as folder, standalone_cluster(Path(folder), workers=2) as cluster:
+        conf = {"spark.executor.cores": "1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
+        spark = session(cluster.master, conf)
+        try:
+            executors = SparkExecutors(spark)
+            until(lambda: len(executors.alive()) == 2, "two executors")
+            taken = []
+            for _ in range(repeats):
+                spark.range(2).count()
+                until(lambda: executors.release(1) or len(executors.alive()) == 1, "an idle executor")
+                until(lambda: len(executors.alive()) == 1, "one executor")
+                began = time.perf_counter()
+                executors.request(2)
+                until(lambda: len(_hosts(spark)) == 2, "tasks on two executors")
+                taken.append(time.perf_counter() - began)
+        finally:
+            spark.stop()
+    return statistics.median(taken)
+
+
+def _hosts(spark: Any) -> set[int]:
+    """The executors that the tasks of a small job ran on."""
+
+    def told(rows: Any) -> Any:
+        for batch in rows:  # each executor has a daemon of its own that starts its Python workers
+            yield pa.RecordBatch.from_pydict({"where": [os.getppid()] * batch.num_rows})
+
+    frame = spark.range(0, 8, 1, 8).mapInArrow(told, "where long")
+    return {row["where"] for row in frame.collect()}
+
+
 # The table
 
 
@@ -400,7 +446,7 @@ def main(arguments: list[str]) -> None:
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     machine = figures(repeats) if options.only != "table" else Machine()
     if options.spark:
-        machine = spark_figures(machine)
+        machine = replace(spark_figures(machine), executor_start_seconds=executor_start_seconds())
     for name, seconds in machine.__dict__.items():
         print(f"  {name:28} {seconds:12.2f}" if name == "crowding_share" else f"  {name:28} {seconds * 1e6:12.2f} µs")
     if options.save:
