@@ -21,11 +21,12 @@ ROOMS = {
     "costs": set(),
     "connectors": {"clock", "errors", "rates", "schema"},
     "operators": {"errors", "ordering", "schema"},
-    "runtime": {"clock", "connectors", "errors", "flow", "observe", "operators", "ordering"},
+    "elasticity": {"errors"},
+    "runtime": {"clock", "connectors", "elasticity", "errors", "flow", "observe", "operators", "ordering"},
     "flow": {"connectors", "errors", "operators", "schema"},
     "observe": set(),
     "plan": {"flow", "operators"},
-    "engines": {"clock", "connectors", "costs", "errors", "flow", "observe", "operators"}
+    "engines": {"clock", "connectors", "costs", "elasticity", "errors", "flow", "observe", "operators"}
     | {"ordering", "plan", "rates", "runtime", "schema", "state"},
     "sources": {"connectors", "errors", "rates"},
     "sinks": {"connectors", "errors"},

@@ -11,6 +11,8 @@
 """
 
 from penstock import costs, engines, rates, sinks, sources, spark, windows
+from penstock.elasticity.loop import Elastic
+from penstock.elasticity.signals import Change, Controller, Signals
 from penstock.errors import (
     CheckpointError,
     FlowError,
@@ -31,8 +33,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arrivals",
+    "Change",
     "CheckpointError",
+    "Controller",
     "DeadLetter",
+    "Elastic",
     "Flow",
     "FlowError",
     "KeyedStream",
@@ -41,6 +46,7 @@ __all__ = [
     "PenstockError",
     "Report",
     "SchedulingPolicy",
+    "Signals",
     "SinkError",
     "SourceError",
     "Stream",

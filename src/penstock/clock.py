@@ -17,6 +17,14 @@ class Clock(Protocol):
         """Return after so many seconds."""
         ...
 
+    def thread_cpu(self) -> float:
+        """Seconds that the calling thread has used a core."""
+        ...
+
+    def process_cpu(self) -> float:
+        """Seconds that all threads of this process have used cores."""
+        ...
+
 
 class SystemClock:
     """The machine's monotonic clock.
@@ -31,6 +39,12 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def thread_cpu(self) -> float:
+        return time.thread_time()
+
+    def process_cpu(self) -> float:
+        return time.process_time()
 
 
 class WallClock(SystemClock):
@@ -57,6 +71,12 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         self._now += seconds
+
+    def thread_cpu(self) -> float:
+        return self._now
+
+    def process_cpu(self) -> float:
+        return self._now
 
     def move_to(self, time: float) -> None:
         self._now = time

@@ -17,6 +17,7 @@ import click
 
 import penstock
 from penstock.cli.check import check
+from penstock.cli.journal import journal
 from penstock.cli.load import load_flow
 from penstock.cli.options import engine_options, parsed_option
 from penstock.cli.progress import wait_with_progress
@@ -25,6 +26,7 @@ from penstock.clock import SystemClock
 from penstock.engines.simulated.profile import costs_of, save_costs
 from penstock.errors import FlowError, PenstockError
 from penstock.flow import Flow
+from penstock.observe.journal import Journal
 from penstock.observe.report import Report
 
 _FAILED, _WRONG, _INTERRUPTED = 1, 2, 130
@@ -40,6 +42,7 @@ def cli() -> None:
 
 
 cli.add_command(check)
+cli.add_command(journal)
 cli.add_command(simulate)
 
 
@@ -60,11 +63,30 @@ cli.add_command(simulate)
     envvar="PENSTOCK_PROFILE",
     help="Write what a tuple costs each operator to this file, for `penstock simulate --costs`.",
 )
-def run(target: str, engine: str, options: tuple[str, ...], at_end: Any, report: bool, profile: str | None) -> None:
+@click.option(
+    "--journal",
+    "journal_file",
+    type=click.Path(dir_okay=False),
+    envvar="PENSTOCK_JOURNAL",
+    help="Write what the engine has decided by itself to this file, for `penstock journal`.",
+)
+def run(
+    target: str,
+    engine: str,
+    options: tuple[str, ...],
+    at_end: Any,
+    report: bool,
+    profile: str | None,
+    journal_file: str | None,
+) -> None:
     """Run a flow to its end."""
     result = _run(load_flow(target), engine, dict(map(parsed_option, options)), at_end, report)
     if profile is not None:
         save_costs(costs_of(result), profile)
+    if journal_file is not None:
+        kept = Journal(journal_file)
+        for decision in result.decisions:
+            kept.add(decision)
 
 
 @cli.command()

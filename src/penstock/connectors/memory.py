@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -113,6 +114,7 @@ class Generate(Source):
         self._rate = rate
         self.bounded = count is not None
         self.reads_anywhere = rate is None
+        self._started: float | None = None
 
     def splits(self) -> Sequence[Split]:
         return [Split("generate", 0, self._count)]
@@ -123,7 +125,7 @@ class Generate(Source):
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         position = split.start
         came = None
-        started = clock.now()
+        started = self._started = clock.now()
         while split.end is None or position < split.end:
             end = position + _VALUES_PER_CHUNK if split.end is None else split.end
             if self._rate is not None:
@@ -150,6 +152,11 @@ class Generate(Source):
             if clock.now() - since > _CHUNK_SECONDS:
                 break
         return values
+
+    def offered(self, now: float) -> float | None:
+        if self._rate is None or self._started is None:
+            return None
+        return min(self._rate.count_by(now - self._started), math.inf if self._count is None else self._count)
 
     def describe(self) -> str:
         count = "endless" if self._count is None else f"{self._count:,} tuples"

@@ -91,6 +91,10 @@ class Source(ABC):
         """The same on an event loop, for sources that await what they read."""
         raise NotImplementedError
 
+    def offered(self, now: float) -> float | None:
+        """How many tuples have come so far, read or not; `None` where they can be read as fast as one likes."""
+        return None
+
     def describe(self) -> str:
         """What is read, in a few words for `explain`."""
         return self.name

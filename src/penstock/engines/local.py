@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
+from penstock.elasticity.loop import Elastic
+from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.errors import FlowError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
+from penstock.observe.machine import SystemCpu, available_cores
 from penstock.observe.report import OperatorReport, Report
 from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
 from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
@@ -20,11 +23,13 @@ from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQue
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
 from penstock.runtime.function_cells import ChainCell
+from penstock.runtime.meter import Gauge, Meter
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.pool import Driver, Pool
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run, Settings
-from penstock.runtime.teams import rescale
+from penstock.runtime.steering import Steering
+from penstock.runtime.teams import rescale, rescale_group
 from penstock.runtime.threads import Threads
 
 _REORDER: Mapping[str, Callable[[int, Outlet], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
@@ -47,7 +52,8 @@ class Local(Engine):
     `threading` is `"dynamic"` (any of `threads` workers runs any operator), `"dedicated"` (a thread for each operator)
     or `"manual"` (one thread that carries what it has read to the end before it reads more). Queues hold `queue_size`
     tuples; where a flow forks and rejoins they may grow to `queue_limit`. A driver loop is preempted after `quantum`
-    seconds.
+    seconds. With `threads="auto"`, threads and replicas find their own number, as `elastic` says; a number that you
+    give stays as it is.
     """
 
     name = "local"
@@ -67,6 +73,7 @@ class Local(Engine):
         reorder_size: int = 256,
         split: Literal["pull", "round-robin", "least-loaded"] = "pull",
         keyed_queue: Literal["hybrid", "shared", "partitioned"] = "hybrid",
+        elastic: Elastic | bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 10.0,
         fuse: bool = True,
@@ -99,7 +106,8 @@ class Local(Engine):
         if quantum <= 0:
             raise FlowError(f"engine 'local': quantum= is a number of seconds above 0, not {quantum!r}")
         self.threading = threading
-        self.threads = 1 if threading == "manual" else (os.cpu_count() or 1) if threads == "auto" else threads
+        self.threads = 1 if threading == "manual" else available_cores() if threads == "auto" else threads
+        self.elastic = self._elastic(elastic, threads == "auto" and driver is None)
         self.policy = resolve_policy("last-in-pipeline" if threading == "manual" else policy)
         self.settings = Settings(
             queue_size=queue_size,
@@ -122,6 +130,17 @@ class Local(Engine):
         self._driver = driver
         self.checkpoint = None if checkpoint is None else os.fspath(checkpoint)
         self.checkpoint_seconds = checkpoint_seconds
+
+    def _elastic(self, elastic: Elastic | bool | None, by_default: bool) -> Elastic | None:
+        """What this engine can find by itself."""
+        if self.threading == "manual" or elastic is False or (elastic is None and not by_default):
+            return None
+        chosen = elastic if isinstance(elastic, Elastic) else Elastic()
+        return chosen if self.threading == "dynamic" else replace(chosen, threads="fixed")
+
+    def gauge(self, clock: Clock) -> Gauge:
+        """Where a run's cores are, and how busy."""
+        return Gauge(available_cores(), SystemCpu().share, Gauge.python_has_gil())
 
     def driver(self, flow: str) -> Driver:
         if self._driver is not None:
@@ -162,6 +181,11 @@ class LocalJob(BackgroundJob):
                 self._checkpoint.leave(has_failed=True)
             raise
         self._driver.attach(self._run)
+        self._steering: Steering | None = None
+        if engine.elastic is not None and isinstance(self._driver, Pool):
+            self._meter = Meter(self._run, self._driver, engine.gauge(clock), engine.elastic)
+            self._steering = Steering(engine.elastic, clock.now, self._meter.read, self._apply, self._run.decisions)
+            self._driver.watch(engine.elastic.period, self._steering.look)
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def stop(self, drain: bool = True) -> None:
@@ -200,6 +224,29 @@ class LocalJob(BackgroundJob):
         if count < 1:
             raise FlowError(f"a flow needs at least one thread, not {count}")
         self._driver.set_threads(count)
+
+    def _apply(self, change: Change, signals: Signals) -> bool:
+        """Do what a controller wants; whether that can be done."""
+        run = self._run
+        if change.what == "threads" and isinstance(self._driver, Pool):
+            self._driver.set_threads(int(change.after))
+            return True
+        if change.what == "replicas":
+            group = self._meter.group(change.operator)
+            rescale_group(run, group, int(change.after), self._guests(change.operator))
+            return True
+        if change.what == "helping":
+            helper, helped = change.operator.split(" > ")
+            run.help_shares = {**run.help_shares, (helper, helped): change.after}
+            run.is_helping = any(run.help_shares.values()) or run.settings.help_share > 0
+            rescale_group(run, self._meter.group(helped), signals.operators[helped].replicas, self._guests(helped))
+            return True
+        return False
+
+    def _guests(self, helped: str) -> int:
+        """As many places as there are workers that may come to help."""
+        helpers = [helper for (helper, name), share in self._run.help_shares.items() if name == helped and share]
+        return sum(self._run.cell_of(helper).most_workers for helper in helpers)
 
     @property
     def stuck(self) -> list[str]:

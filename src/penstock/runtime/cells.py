@@ -81,6 +81,7 @@ class Cell(ABC):
         self.usual_seconds = 1.0
         """How long it keeps a worker, on a running average; at first, who knows."""
         self.total_seconds = 0.0
+        self.cpu_seconds = 0.0
         self._budget = min(_FIRST_BUDGET, run.largest_chunk)
         self._least_cost = run.settings.chunk_seconds / run.largest_chunk
         self.blocked_on: Port | None = None
@@ -252,10 +253,11 @@ class Cell(ABC):
         shares = round(waiting / (self.chunks_when_busy * self._budget)) or 1
         return min(-(-waiting // shares), self.run.largest_chunk)
 
-    def account(self, seconds: float) -> None:
+    def account(self, seconds: float, cpu_seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""
         self.usual_seconds += 0.25 * (seconds - self.usual_seconds)
         self.total_seconds += seconds
+        self.cpu_seconds += cpu_seconds
         if self.processed:
             cost = seconds / self.processed
             if self.seconds_per_tuple:
@@ -274,13 +276,14 @@ class Cell(ABC):
 
     # Giving
 
-    def help_readers(self, share: float) -> None:
+    def help_readers(self) -> None:
         """Process the last part of what is in the outbox for readers that are busy, with their own functions.
 
         What is helped with keeps its place behind the rest; whoever reads it passes on what came of it.
         """
         outbox, self._outbox = self._outbox, []
         for target, values, born in outbox:
+            share = self.run.help_share(self, target.reader)
             kept = values if isinstance(values, Helped) else values[: len(values) - int(len(values) * share)]
             helped = target.reader.helped(values[len(kept) :], born) if len(kept) < len(values) else None
             if helped is None:
@@ -325,12 +328,17 @@ class Cell(ABC):
 
     def _begin_to_wait(self, port: Port) -> None:
         if self.blocked_on is None:
-            self._blocked_since = self.run.clock.now()
+            self._blocked_since = port.full_since = self.run.clock.now()
         self.blocked_on = port
 
     def _end_waiting(self) -> None:
-        if self.blocked_on is not None:
-            self.blocked_seconds += self.run.clock.now() - self._blocked_since
+        port = self.blocked_on
+        if port is not None:
+            seconds = self.run.clock.now() - self._blocked_since
+            self.blocked_seconds += seconds
+            for target in (target for targets in self.outputs for target in targets if target.full_since is not None):
+                target.full_since = None
+                target.full_seconds += seconds
             self.blocked_on = None
 
     def hand_over(self) -> Cell | None:
@@ -381,6 +389,14 @@ class Cell(ABC):
     def busy_seconds(self) -> float:
         """How long workers have been in this operator."""
         return self.total_seconds
+
+    def used_cpu_seconds(self) -> float:
+        """How long they have used a core there."""
+        return self.cpu_seconds
+
+    def hottest_share(self) -> float:
+        """The share of the tuples since this was last asked that had to be worked on one after another."""
+        return 0.0
 
     def passed(self) -> tuple[int, int]:
         """How many tuples its first operator has received, and its last one emitted."""

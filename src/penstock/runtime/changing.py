@@ -18,7 +18,7 @@ class Changing(Cell):
 
     def __init__(self, run: Run, place: float, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
         super().__init__(run, place, nodes, inputs)
-        self._successors: dict[str, tuple[Node, Callable[[Changing], Cell]]] = {}
+        self._successors: dict[str, tuple[Sequence[Node], Callable[[Changing], Cell]]] = {}
 
     def has_changed(self) -> bool:
         """Called before it takes something: carry out what is wanted; whether this cell is no more."""
@@ -27,12 +27,12 @@ class Changing(Cell):
         with self.run.changing:
             return self.change()
 
-    def succeed(self, node: Node, make: Callable[[Changing], Cell]) -> None:
-        """From its next chunk on, let a node be a cell of another kind, by itself; `make` is given the old one.
+    def succeed(self, nodes: Sequence[Node], make: Callable[[Changing], Cell]) -> None:
+        """From its next chunk on, let some nodes be a cell of another kind; `make` is given the old one.
 
         Called under the run's lock for changes, like `stay` and `change`.
         """
-        self._successors[node.name] = node, make
+        self._successors[nodes[0].name] = nodes, make
         self.notify()
 
     def stay(self, node: Node) -> None:
@@ -47,13 +47,13 @@ class Changing(Cell):
         """Everything taken is out, and nobody else is in this cell: swap; whether this cell is no more."""
         wanted, self._successors = self._successors, {}
         own: Callable[[Changing], Cell] | None = None
-        for node, make in wanted.values():
-            if self.isolate(node):
+        for nodes, make in wanted.values():
+            if self.isolate(nodes):
                 own = make
             else:
-                other = self.run.cell_of(node.name)
+                other = self.run.cell_of(nodes[0].name)
                 assert isinstance(other, Changing)
-                other.succeed(node, make)
+                other.succeed(nodes, make)
         if own is not None:
             self._leave_to(own(self))
         return own is not None
@@ -68,6 +68,6 @@ class Changing(Cell):
         # Last: as long as somebody is in this cell, the run is not at rest.
         self.leave_to_successor()
 
-    def isolate(self, node: Node) -> bool:
-        """Cut off what is not this node; whether the node is here."""
+    def isolate(self, nodes: Sequence[Node]) -> bool:
+        """Cut off everything but these nodes; whether they are here."""
         return True

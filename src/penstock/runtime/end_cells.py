@@ -41,6 +41,10 @@ class SourceCell(Cell):
     def restore_offsets(self, offsets: Mapping[str, Any]) -> None:
         self._offset = dict(offsets.get(self.name, {}))
 
+    def offered(self) -> float | None:
+        """How many tuples have come to it, read or not, where that is known."""
+        return None if self._has_ended else self._source.offered(self.run.clock.now())
+
     def take(self) -> bool:
         if self.run.is_stopping:
             self.is_over = self.is_over or self.run.settings.closes_at_end

@@ -88,15 +88,15 @@ class ChainCell(FunctionCell):
     def is_to_change(self) -> bool:
         return self._cut_at is not None or super().is_to_change
 
-    def isolate(self, node: Node) -> bool:
-        if node not in self.nodes:  # it was cut off just now
+    def isolate(self, nodes: Sequence[Node]) -> bool:
+        if nodes[0] not in self.nodes:  # it was cut off just now
             return False
-        at = self.nodes.index(node)
+        at = self.nodes.index(nodes[0])
         if at:
             self._cut(at)
             return False
-        if len(self.nodes) > 1:
-            self._cut(1)
+        if len(self.nodes) > len(nodes):
+            self._cut(len(nodes))
         return True
 
     def _cut(self, at: int) -> ChainCell:

@@ -249,6 +249,12 @@ class KeyedTeam(Team):
         self._merging = threading.Lock()
         self._bucket_of: dict[Any, int] = {}
         self._buckets: dict[int, Bucket] = {}
+        self._tuples_of = [0] * BUCKETS
+        """By bucket, since somebody last asked which is the hottest."""
+
+    def hottest_share(self) -> float:
+        found, self._tuples_of = self._tuples_of, [0] * BUCKETS
+        return max(found) / max(1, sum(found))
 
     def bucket(self, number: int) -> Bucket:
         """Asked for by who holds the bucket."""
@@ -310,6 +316,8 @@ class KeyedTeam(Team):
             assert isinstance(unit, KeyedUnit)
             parts = self._parts_of(unit)
             unit.parts = len(parts)
+            for part in parts:
+                self._tuples_of[part.bucket] += len(part)
             self._worklist.add(parts)
         finally:
             self._splitting.release()

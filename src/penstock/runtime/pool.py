@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.runtime.cells import Cell
@@ -52,6 +53,19 @@ class Pool(ABC):
         self._dedicated = dedicated
         self._workers: list[Worker] = []
         self._run: Run
+        self._watch_seconds = WATCH_SECONDS
+        self._on_watch: Callable[[], None] | None = None
+
+    def watch(self, seconds: float, on_watch: Callable[[], None]) -> None:
+        """Before it drives: call this about as often as that."""
+        self._watch_seconds = min(self._watch_seconds, seconds)
+        self._on_watch = on_watch
+
+    def _look_around(self) -> None:
+        """Now and then, by the driver itself: as many workers as are wanted, and whoever wants to look too."""
+        self._adjust()
+        if self._on_watch is not None:
+            self._on_watch()
 
     @abstractmethod
     def set_threads(self, count: int) -> None:
@@ -78,6 +92,11 @@ class Pool(ABC):
     def attach(self, run: Run) -> None:
         self._run = run
         run.scheduler.is_asked = not self._dedicated
+
+    @property
+    def leaving(self) -> int:
+        """How many workers should have gone, and have not yet."""
+        return sum(worker.is_retired for worker in self._workers)
 
     def stuck(self) -> list[str]:
         """The operators that have held a worker for longer than a second."""

@@ -39,6 +39,11 @@ class Port:
         self._count = 0
         self.front_time: float | None = None
         """When the oldest tuple here entered the flow."""
+        self.total = 0
+        """Tuples that were ever written here."""
+        self.full_since: float | None = None
+        """Since when its writer waits for room, and how long it has waited before."""
+        self.full_seconds = 0.0
         self._discards = False
         self._waiting: list[Cell] = []
 
@@ -65,6 +70,7 @@ class Port:
                 self.front_time = born
             self._chunks.append((taken, born))
             self._count += len(taken)
+            self.total += len(taken)
         if notifies:
             self.reader.notify()
         return rest

@@ -91,8 +91,9 @@ class Run:
         self.settings = settings
         self.scheduler = Scheduler(policy, on_ready)
         self.timers = Timers()
-        self.help_share = settings.help_share
-        """How much of its output a worker processes itself while its reader is busy."""
+        self.help_shares: dict[tuple[str, str], float] = {}
+        """By helper and helped: how much of its output a worker processes itself while its reader is busy."""
+        self.is_helping = settings.help_share > 0
         self.companions = Companions()
         self.event_loop: EventLoop = ThreadedEventLoop(f"penstock-{graph.flow}-asyncio")
         self.largest_chunk = max(1, settings.queue_size // 2)
@@ -256,6 +257,10 @@ class Run:
         if self._crash is not None:
             raise self._crash
         return None if self._failure is None else self._failure.error
+
+    def help_share(self, helper: Cell, helped: Cell) -> float:
+        """How much of its output a worker processes itself while its reader is busy."""
+        return self.help_shares.get((helper.name, helped.name), self.settings.help_share)
 
     def share_of_time(self, seconds: float) -> float:
         elapsed = self.clock.now() - self._started

@@ -32,6 +32,12 @@ class Scheduler:
     def is_empty(self) -> bool:
         return not self._ready
 
+    @property
+    def compared(self) -> int:
+        """How many operators the policy would be asked about now."""
+        ready = len(self._ready)
+        return min(ready, _MOST_COMPARED) if ready > 1 else 0
+
     def add(self, cell: Cell) -> None:
         """A cell has something to do."""
         if self.is_asked:

@@ -57,6 +57,9 @@ class Team(Cell):
         self.wanted = 1
         self._replicas: list[Replica] = []
         self._retired: list[Replica] = []
+        self._guests: list[Replica] = []
+        """Places for helpers, which no worker of its own is in."""
+        self.most_guests = 0
         self._in_flight: dict[int, Unit] = {}
         self._lanes: Lanes[Unit] | None = None
         """What is meant for which replica; `None` where each takes the next unit when it is free."""
@@ -128,17 +131,26 @@ class Team(Cell):
         """By a replica that nobody is in: helpers are workers in this operator, and count as such."""
         if not self.can_be_helped or not self.workers or self.is_failed:
             return None
-        for replica in self._replicas:
-            if replica.claim_idle():
-                began = self.run.clock.now()
-                unit = Unit(-1, values, born, replica.number, began)
-                try:
-                    replica.work_on(unit)
-                finally:
-                    replica.account(self.run.clock.now() - began)
-                    replica.release(False)
-                return Helped(values, unit)
-        return None
+        replica = self._place_for_helper()
+        if replica is None:
+            return None
+        clock = self.run.clock
+        began, cpu_before = clock.now(), clock.thread_cpu()
+        unit = Unit(-1, values, born, replica.number, began)
+        try:
+            replica.work_on(unit)
+        finally:
+            replica.account(clock.now() - began, clock.thread_cpu() - cpu_before)
+            replica.release(False)
+        return Helped(values, unit)
+
+    def _place_for_helper(self) -> Replica | None:
+        with self._admission:
+            if len(self._guests) < self.most_guests and all(not guest.is_idle for guest in self._guests):
+                self._guests.append(self._new_replica())
+                self._guests[-1].is_retired = True  # it takes nothing by itself
+            places = (*self._guests, *self._replicas)
+        return next((place for place in places if place.claim_idle()), None)
 
     # What replicas ask for
 
@@ -290,7 +302,7 @@ class Team(Cell):
         """What comes out because the input has ended."""
 
     def leave(self, has_failed: bool) -> None:
-        for member in self.members:
+        for member in self._everybody:
             member.leave(has_failed)
 
     def has_more(self) -> bool:
@@ -305,21 +317,28 @@ class Team(Cell):
 
     @property
     def workers(self) -> int:
-        return sum(not replica.is_idle and not replica.is_queued for replica in self._replicas)
+        return sum(not replica.is_idle and not replica.is_queued for replica in (*self._replicas, *self._guests))
 
     @property
     def most_workers(self) -> int:
         return self.wanted
 
     def busy_seconds(self) -> float:
-        return sum(member.total_seconds for member in self.members)
+        return sum(member.total_seconds for member in self._everybody)
+
+    def used_cpu_seconds(self) -> float:
+        return sum(member.cpu_seconds for member in self._everybody)
+
+    @property
+    def _everybody(self) -> Sequence[Replica]:
+        return (*self.members, *self._guests)
 
     def passed(self) -> tuple[int, int]:
-        passed = [replica.passed() for replica in self.members]
+        passed = [replica.passed() for replica in self._everybody]
         return sum(received for received, _ in passed), sum(emitted for _, emitted in passed)
 
     def reports(self) -> dict[str, OperatorReport]:
-        done = [self.earlier, *(replica.reports() for replica in self.members)]
+        done = [self.earlier, *(replica.reports() for replica in self._everybody)]
         held = self._held()
         return {
             name: replace(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import FlowError
 from penstock.flow.nodes import Applies, Key, Loops, Node, Remembers, Waits
 from penstock.operators.functions import Form
+from penstock.runtime.cells import Cell
 from penstock.runtime.changing import Changing
 from penstock.runtime.companion_replica import CompanionReplica
 from penstock.runtime.companions import Program
@@ -61,14 +62,44 @@ def rescale(run: Run, name: str, replicas: int) -> None:
             raise FlowError(f"flow {run.flow!r}: {name!r} ({node.where}) has one replica: {reason}")
         assert isinstance(cell, Changing)
         if replicas > 1:
-            cell.succeed(node, lambda old: _successor(run, old, node, replicas))
+            cell.succeed([node], lambda old: _successor(run, old, replicas))
         else:
             cell.stay(node)
 
 
-def _successor(run: Run, old: Changing, node: Node, replicas: int) -> Team:
+def scalable(cell: Cell) -> list[list[Node]]:
+    """The operators of a cell in groups that can have replicas together: functions without state, or one operator."""
+    groups: list[list[Node]] = []
+    for node in cell.nodes:
+        is_free = isinstance(node.kind, Applies) and why_alone(node) is None
+        before = groups[-1][-1] if groups else None
+        if is_free and before is not None and isinstance(before.kind, Applies) and why_alone(before) is None:
+            groups[-1].append(node)
+        else:
+            groups.append([node])
+    return groups
+
+
+def rescale_group(run: Run, nodes: Sequence[Node], replicas: int, guests: int = 0) -> None:
+    """The same for operators that stay together; with places for helpers, where they are to have some."""
+    with run.changing:
+        cell = run.cell_of(nodes[0].name)
+        if isinstance(cell, Team):
+            cell.most_guests = guests
+            if cell.wanted != replicas:
+                cell.set_replicas(replicas)
+            return
+        assert isinstance(cell, Changing)
+        if replicas > 1 or guests:
+            cell.succeed(nodes, lambda old: _successor(run, old, replicas, guests))
+        else:
+            cell.stay(nodes[0])
+
+
+def _successor(run: Run, old: Changing, replicas: int, guests: int = 0) -> Team:
     (port,) = old.inputs
-    team = make_team(run, old.place, [node], port, replicas)
+    team = make_team(run, old.place, old.nodes, port, replicas)
+    team.most_guests = guests
     team.earlier = old.reports()
     team.restore(old.snapshots())
     return team

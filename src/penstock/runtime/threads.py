@@ -7,7 +7,7 @@ import sys
 import threading
 
 from penstock.runtime.cells import Cell
-from penstock.runtime.pool import WATCH_SECONDS, Pool
+from penstock.runtime.pool import Pool
 from penstock.runtime.worker import Point, Worker
 
 _OVERDUE_SECONDS = 0.002
@@ -58,8 +58,8 @@ class Threads(Pool):
         try:
             run.open()
             self._adjust()
-            while not self._is_over.wait(self._watch_seconds()):
-                self._adjust()
+            while not self._is_over.wait(self._seconds_to_watch()):
+                self._look_around()
                 run.timers.fire(run.clock.now())
                 if not run.scheduler.is_empty:
                     self.wake_another()
@@ -68,9 +68,9 @@ class Threads(Pool):
             self._wait_for_threads()
             sys.setswitchinterval(interval)
 
-    def _watch_seconds(self) -> float:
+    def _seconds_to_watch(self) -> float:
         """Timers are kept by one parked worker; if that one is busy again, they are found overdue here."""
-        return min(WATCH_SECONDS, max(0.0, self._run.timers.due - self._run.clock.now()) + _OVERDUE_SECONDS)
+        return min(self._watch_seconds, max(0.0, self._run.timers.due - self._run.clock.now()) + _OVERDUE_SECONDS)
 
     def _begin(self, worker: Worker) -> None:
         name = f"penstock-{self._name}-{worker.only.name if worker.only else worker.number}"

@@ -17,7 +17,7 @@ from typing import Protocol
 from penstock.clock import FakeClock
 from penstock.runtime.cells import Cell
 from penstock.runtime.event_loop import SteppedEventLoop
-from penstock.runtime.pool import WATCH_SECONDS, Pool
+from penstock.runtime.pool import Pool
 from penstock.runtime.run import Run
 from penstock.runtime.slots import Slots
 from penstock.runtime.worker import Point, Worker
@@ -100,7 +100,7 @@ class Virtual(Pool):
         self._slots = [slots for slots in (gil, cores) if slots is not None]
         self._watch = watch
         self._until = math.inf if until is None else until
-        self._next_watch = WATCH_SECONDS
+        self._next_watch = self._watch_seconds
         self._horizon = min(self._next_watch, self._until)
         """What happens before that is no more than the workers' own business."""
         self._events: list[tuple[float, int, Callable[[Worker, Point | None], None], Worker, Point | None]] = []
@@ -120,6 +120,11 @@ class Virtual(Pool):
     def set_threads(self, count: int) -> None:
         self._wanted = count
         self._hear()
+
+    def watch(self, seconds: float, on_watch: Callable[[], None]) -> None:
+        super().watch(seconds, on_watch)
+        self._next_watch = self._watch_seconds
+        self._horizon = min(self._next_watch, self._until)
 
     def _hear(self) -> None:
         self._has_heard = True
@@ -229,10 +234,10 @@ class Virtual(Pool):
             self._outside.wait()
 
     def _look_after(self, time: float) -> None:
-        self._next_watch = time + WATCH_SECONDS
+        self._next_watch = time + self._watch_seconds
         self._horizon = min(self._next_watch, self._until)
         self._clock.move_to(time)
-        self._adjust()
+        self._look_around()
         if not self._run.scheduler.is_empty:
             self.wake_another()
 

@@ -46,7 +46,7 @@ class Worker:
 
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
-        run, now = self._run, self._run.clock.now
+        run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu
         while True:
             yield Point.PICK
             if run.is_over or (self.is_retired and self._next is None):
@@ -68,14 +68,14 @@ class Worker:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
-                        began = now()
+                        began, cpu_before = now(), cpu()
                         try:
                             cell.process()
                         finally:
-                            cell.account(now() - began)
-                        if run.help_share and not cell.has_given_all:
+                            cell.account(now() - began, cpu() - cpu_before)
+                        if run.is_helping and not cell.has_given_all:
                             yield Point.HELP
-                            cell.help_readers(run.help_share)
+                            cell.help_readers()
                         yield Point.FLUSH
                         if self._may_follow():
                             self._next = cell.hand_over()
@@ -90,6 +90,12 @@ class Worker:
             yield Point.RELEASE
             self._let_go(cell, has_more)
             self.cell = None
+
+    @property
+    def asks(self) -> tuple[str, int]:
+        """Which policy it will ask at its next pick, and about how many operators."""
+        scheduler = self._run.scheduler
+        return scheduler.policy.name, scheduler.compared if self._next is None and self.only is None else 0
 
     def _may_follow(self) -> bool:
         return self.only is None and self._next is None and self._run.scheduler.policy.follows

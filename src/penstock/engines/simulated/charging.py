@@ -218,6 +218,11 @@ class _PacedSource(Source):
     def describe(self) -> str:
         return self._source.describe()
 
+    def offered(self, now: float) -> float | None:
+        if self._rate is None or self._started is None:
+            return self._source.offered(now)
+        return self._rate.count_by(now - self._started)
+
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         for chunk in self._source.read(split, clock):
             if self._rate is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from penstock.clock import FakeClock
+from penstock.clock import Clock, FakeClock
 from penstock.costs import Cost, Seconds
 from penstock.engines.base import AtEnd, Job
 from penstock.engines.local import Local, LocalJob
@@ -16,12 +16,13 @@ from penstock.engines.simulated.machine import Machine
 from penstock.engines.simulated.micro_batches import Executors, Ledger, MicroBatches
 from penstock.engines.simulated.profile import load_costs
 from penstock.engines.simulated.timeline import Timeline
-from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock
+from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock, VirtualCpu
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
+from penstock.runtime.meter import Gauge
 from penstock.runtime.slots import Slots
 from penstock.runtime.virtual import Virtual
 
@@ -96,6 +97,9 @@ class Simulated(Local):
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
         return (SimulatedJob if self.like == "local" else SimulatedBatchJob)(self, graph, at_end or "close")
+
+    def gauge(self, clock: Clock) -> Gauge:
+        return Gauge(self.cores, VirtualCpu(clock, self.cores).share, self.gil)
 
     def charging(self, spender: Callable[[str], Spend]) -> Charging:
         return Charging(self.costs, spender, self.seed, self.input_rate, self.compute, self._companion_seconds)

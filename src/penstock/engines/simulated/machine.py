@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import FlowError
+
+_POLICY_SECONDS = {
+    "random": 0.3e-6,
+    "max-queue": 1.1e-6,
+    "min-latency": 1e-6,
+    "least-recently-run": 0.3e-6,
+    "max-running-time": 3.9e-6,
+    "last-in-pipeline": 0.4e-6,
+    "current-throughput": 4.4e-6,
+    "estimated-time": 1.7e-6,
+    "queue-throttling": 7e-6,
+}
 
 
 @dataclass(frozen=True)
@@ -20,6 +34,8 @@ class Machine:
 
     pick_seconds: float = 4e-6
     """Find a ready operator and claim it."""
+    policy_seconds: Mapping[str, float] = field(default_factory=lambda: dict(_POLICY_SECONDS))
+    """Ask a policy about one of the operators that are ready, by the policy's name."""
     take_seconds: float = 4e-6
     """Take a chunk from a queue."""
     give_seconds: float = 6e-6
@@ -87,8 +103,12 @@ class Machine:
             unknown = sorted(set(found) - {field.name for field in fields(cls)})
             if unknown:
                 raise FlowError(f"machine {name!r}: there is no figure {unknown[0]!r}")
-            return cls(**{figure: float(seconds) for figure, seconds in found.items()})
+            return cls(**{figure: _number(value) for figure, value in found.items()})
         except OSError as error:
             raise FlowError(f"machine {name!r}: {error.strerror}") from None
         except (ValueError, TypeError, AttributeError) as error:
             raise FlowError(f"machine {name!r}: a JSON object of figures in seconds is expected ({error})") from error
+
+
+def _number(value: Any) -> Any:
+    return {name: float(number) for name, number in value.items()} if isinstance(value, dict) else float(value)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from penstock.clock import FakeClock
+from penstock.clock import Clock, FakeClock
 from penstock.engines.simulated.machine import Machine
 from penstock.runtime.replicas import Replica
 from penstock.runtime.worker import Point, Worker
 
+_USUAL_POLICY_SECONDS = 1e-6
 _READY_LIST = "the list of ready operators"
 
 
@@ -21,10 +22,27 @@ class VirtualClock(FakeClock):
         """Spent with the GIL so far, if there is one."""
         self.released_seconds = 0.0
 
+    def process_cpu(self) -> float:
+        return self.python_seconds + self.released_seconds
+
     def spend(self, python_seconds: float, released_seconds: float = 0.0) -> None:
         self._now += python_seconds + released_seconds
         self.python_seconds += python_seconds
         self.released_seconds += released_seconds
+
+
+class VirtualCpu:
+    """The share of all virtual cores that was used, from one look to the next."""
+
+    def __init__(self, clock: Clock, cores: int) -> None:
+        self._clock = clock
+        self._cores = cores
+        self._before = (clock.now(), clock.process_cpu())
+
+    def share(self) -> float:
+        before, self._before = self._before, (self._clock.now(), self._clock.process_cpu())
+        seconds = self._before[0] - before[0]
+        return (self._before[1] - before[1]) / (seconds * self._cores) if seconds > 0 else 0.0
 
 
 class Instantly:
@@ -60,6 +78,7 @@ class Modelled:
         self.crowding_share = machine.crowding_share
         self._clock = clock
         self._has_gil = has_gil
+        self._policy_seconds = machine.policy_seconds
         self._free_at: dict[str, float] = defaultdict(float)
         self._released_before = 0.0
         self.waited_seconds: dict[str, float] = defaultdict(float)
@@ -77,6 +96,9 @@ class Modelled:
         price = self._prices[point]
         start = now
         if point is Point.PICK:
+            policy, compared = worker.asks
+            if compared:
+                price += compared * self._policy_seconds.get(policy, _USUAL_POLICY_SECONDS)
             if not self._has_gil:
                 start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
         elif (point is Point.TAKE or point is Point.FLUSH) and isinstance(worker.cell, Replica):

@@ -1,0 +1,88 @@
+"""Replicas, one at a time, for the operator that holds the others up (C-Stream, section 4.2 and algorithm 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.elasticity.signals import Change, Controller, OperatorSignals, Signals
+
+CONGESTED = 0.01
+_PAYS = 0.03
+_IDLE_PERIODS = 3
+
+
+@dataclass
+class _Try:
+    """A replica that was added, to see whether it pays."""
+
+    operator: str
+    before: int
+    throughput: float
+
+
+class Bottleneck(Controller):
+    """One replica more for an operator whose input is congested while its output is not.
+
+    A replica that brings no throughput is taken back, and its operator left alone until the load changes. When the load
+    has gone, replicas go one by one.
+    """
+
+    name = "bottleneck"
+
+    def __init__(self, congested: float = CONGESTED) -> None:
+        self._congested = congested
+        self._try: _Try | None = None
+        self._left_alone: dict[str, int] = {}
+        """Operators, and the number of replicas beyond which one more did not pay."""
+        self._idle: dict[str, int] = {}
+
+    def decide(self, signals: Signals) -> Sequence[Change]:
+        undone = self._judge(signals)
+        if undone:
+            return undone
+        found = self.detect(signals)
+        if found is not None:
+            self._try = _Try(found.name, found.replicas, signals.throughput)
+            kind = "waits more than it works" if found.cpu_share < 0.5 else "is the bottleneck"
+            reason = f"its input is full {found.full_share:.0%} of the time and its output is not: it {kind}"
+            return [Change("replicas", found.name, found.replicas, found.replicas + 1, reason)]
+        return self._fewer(signals)
+
+    def detect(self, signals: Signals) -> OperatorSignals | None:
+        """Algorithm 9. Its ratio is an average over replicas: ours have one input, and one figure."""
+        for one in signals.operators.values():
+            most = min(one.most_replicas, self._left_alone.get(one.name, one.most_replicas))
+            if (
+                one.replicas < most
+                and one.full_share >= self._congested
+                and signals.output_full_share(one.name) < self._congested
+                and not (signals.is_gil_bound and one.cpu_share > 0.5 and not one.has_own_process)
+            ):
+                return one
+        return None
+
+    def _judge(self, signals: Signals) -> Sequence[Change]:
+        tried, self._try = self._try, None
+        if tried is None:
+            return []
+        one = signals.operators.get(tried.operator)
+        if one is None or one.replicas != tried.before + 1:
+            return []
+        if signals.throughput > tried.throughput * (1 + _PAYS) or one.full_share < self._congested:
+            return []
+        self._left_alone[one.name] = tried.before
+        reason = f"{signals.throughput:,.0f} tuples/s is no more than {tried.throughput:,.0f} without it"
+        return [Change("replicas", one.name, one.replicas, tried.before, reason)]
+
+    def _fewer(self, signals: Signals) -> Sequence[Change]:
+        for one in signals.operators.values():
+            needed = one.busy_seconds / max(signals.seconds, 1e-9)
+            is_idle = one.replicas > one.least_replicas and not one.full_share and needed < 0.8 * (one.replicas - 1)
+            self._idle[one.name] = self._idle.get(one.name, 0) + 1 if is_idle else 0
+            if self._idle[one.name] >= _IDLE_PERIODS:
+                self._idle[one.name] = 0
+                self._left_alone.pop(one.name, None)
+                reason = f"{one.replicas} replicas have had work for {needed:.1f}"
+                return [Change("replicas", one.name, one.replicas, one.replicas - 1, reason)]
+        return []

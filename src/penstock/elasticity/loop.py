@@ -1,0 +1,123 @@
+"""The one loop of every engine: signals, controllers, changes; one at a time, in an order that is always the same.
+
+First bounds, then the GIL's veto, replicas (and tasks), threads (and executors), helping. After a change one period is
+not shown to anybody: it is neither before nor after.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.elasticity.bottleneck import Bottleneck
+from penstock.elasticity.helping import Helping
+from penstock.elasticity.predictive import Predictive
+from penstock.elasticity.signals import Change, Controller, Signals
+from penstock.elasticity.threads import Figure7, Trend, Utilisation
+from penstock.errors import FlowError
+
+THREADS: Mapping[str, type[Controller]] = {"trend": Trend, "utilisation": Utilisation, "figure-7": Figure7}
+REPLICAS: Mapping[str, type[Controller]] = {"predictive": Predictive, "bottleneck": Bottleneck}
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """Which numbers an engine finds by itself, and how.
+
+    `threads` is `"trend"`, `"utilisation"` or `"fixed"`, `replicas` `"predictive"`, `"bottleneck"` or `"fixed"`; a
+    `ps.Controller` of your own works wherever a name does. Controllers look once in `period` seconds (on Spark, after
+    each batch). `most_threads`, `most_replicas` and `least_replicas` are bounds. With `apply=False` nothing is changed:
+    the journal says what would have been. `journal` is a file that decisions are written to, a JSON object on a line.
+
+    >>> Elastic(threads="fixed").threads
+    'fixed'
+    """
+
+    threads: str | Controller = "trend"
+    replicas: str | Controller = "predictive"
+    helping: bool | Controller = True
+    period: float = 1.0
+    least_threads: int = 1
+    most_threads: int | None = None
+    least_replicas: int = 1
+    most_replicas: int | None = None
+    apply: bool = True
+    journal: str | None = None
+
+    def __post_init__(self) -> None:
+        for option, value, known in ("threads", self.threads, THREADS), ("replicas", self.replicas, REPLICAS):
+            if isinstance(value, str) and value != "fixed" and value not in known:
+                names = ", ".join(map(repr, [*known, "fixed"]))
+                raise FlowError(f"elastic: {option}= is one of {names} or a ps.Controller, not {value!r}")
+        if self.period <= 0:
+            raise FlowError(f"elastic: period= is a number of seconds above 0, not {self.period!r}")
+        for option, least, most in (
+            ("threads", self.least_threads, self.most_threads),
+            ("replicas", self.least_replicas, self.most_replicas),
+        ):
+            if least < 1 or (most is not None and most < least):
+                raise FlowError(f"elastic: 1 <= least_{option} <= most_{option} must hold, not {least}, {most}")
+
+    def controllers(self) -> list[Controller]:
+        """Copies of their own for one run, in the order in which they are asked."""
+        chosen = [_resolved(self.replicas, REPLICAS), _resolved(self.threads, THREADS)]
+        if self.helping:
+            chosen.append(Helping() if self.helping is True else copy.deepcopy(self.helping))
+        return [one for one in chosen if one is not None]
+
+
+def _resolved(given: str | Controller, known: Mapping[str, type[Controller]]) -> Controller | None:
+    if isinstance(given, Controller):
+        return copy.deepcopy(given)
+    return None if given == "fixed" else known[given]()
+
+
+class Loop:
+    """Asks the controllers, and lets one of them have its way."""
+
+    def __init__(self, elastic: Elastic) -> None:
+        self._controllers = elastic.controllers()
+        self._decides_threads = elastic.threads != "fixed"
+        self._decides_replicas = elastic.replicas != "fixed"
+        self._is_settling = False
+
+    def step(self, signals: Signals) -> tuple[str, Sequence[Change]]:
+        """Who decides, and what."""
+        if self._is_settling:
+            self._is_settling = False
+            return "", []
+        for name, changes in self._asked(signals):
+            real = [change for change in changes if change.before != change.after]
+            if real:
+                self._is_settling = name != Helping.name
+                return name, real
+        return "", []
+
+    def _asked(self, signals: Signals) -> Sequence[tuple[str, Sequence[Change]]]:
+        """In the order of precedence. All are asked, because all remember; who comes first wins."""
+        found: list[tuple[str, Sequence[Change]]] = [("bounds", self._bounded(signals)), ("gil", self._veto(signals))]
+        return found + [(one.name, one.decide(signals)) for one in self._controllers]
+
+    def _bounded(self, signals: Signals) -> Sequence[Change]:
+        changes = []
+        within = min(max(signals.threads, signals.least_threads), signals.most_threads)
+        if self._decides_threads and within != signals.threads:
+            bounds = f"between {signals.least_threads} and {signals.most_threads}"
+            changes.append(Change("threads", "", signals.threads, within, f"threads are to be {bounds}"))
+        for one in signals.operators.values():
+            within = min(max(one.replicas, one.least_replicas), one.most_replicas)
+            if self._decides_replicas and within != one.replicas and not one.is_source:
+                bounds = f"between {one.least_replicas} and {one.most_replicas}"
+                changes.append(Change("replicas", one.name, one.replicas, within, f"replicas are to be {bounds}"))
+        return changes
+
+    def _veto(self, signals: Signals) -> Sequence[Change]:
+        """Threads that take the GIL from each other are worse than one."""
+        if not signals.is_gil_bound or not self._decides_threads or signals.threads <= signals.least_threads:
+            return []
+        reason = (
+            f"threads were busy for {signals.busy_seconds / signals.seconds:.1f} cores and used "
+            f"{signals.cores_used:.1f}: what they run holds the GIL"
+        )
+        return [Change("threads", "", signals.threads, signals.least_threads, reason)]

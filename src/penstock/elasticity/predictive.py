@@ -1,0 +1,255 @@
+"""Replicas of all operators at once, from what they have to do next (PRESPS, equations 1 to 6).
+
+Equation 1 asks how many replicas can do in one period what is expected of an operator. What is expected is its share of
+what will come to the sources (2), by the shares of all edges on the way (3, 4), and what waits already (5, 6). What a
+tuple costs is measured while the flow runs, as core seconds and the least waiting that was ever seen for a tuple: wall
+time would grow with every thread, and run away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.elasticity.forecast import Forecast
+from penstock.elasticity.signals import Change, Controller, OperatorSignals, Signals
+
+_FADING = 0.7
+_SLACK = 0.05
+"""What is missing of a replica's work is not worth one more."""
+_DEAD_BAND = 1.05
+"""So many times the work must fit into fewer replicas before the others go."""
+_TASK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one operator has to do."""
+
+    tuples: float
+    """A second."""
+    seconds_per_tuple: float
+    hottest_share: float = 0.0
+
+    @property
+    def cores(self) -> float:
+        return self.tuples * self.seconds_per_tuple
+
+    def replicas(self, roomy: bool = False) -> int:
+        """As many as can do it; no more than can do anything where one key has a good part of the tuples."""
+        wanted = max(1, math.ceil(self.cores * _DEAD_BAND if roomy else self.cores - _SLACK))
+        return min(wanted, math.floor(1 / max(self.hottest_share, 1e-6)) + 1)
+
+
+def shares(signals: Signals) -> dict[str, float]:
+    """Equations 3 and 4: how many tuples reach an operator for each one that is read, along all ways.
+
+    >>> read = OperatorSignals("in", received=100, emitted=100, is_source=True)
+    >>> split = OperatorSignals("split", received=50, emitted=500, inputs={"in": 100})
+    >>> count = OperatorSignals("count", received=300, inputs={"split": 400})
+    >>> shares(Signals(1.0, 1.0, {one.name: one for one in (read, split, count)}))
+    {'in': 1.0, 'split': 1.0, 'count': 8.0}
+    """
+    read = sum(one.emitted for one in signals.operators.values() if one.is_source)
+    found: dict[str, float] = {}
+    for name, one in signals.operators.items():
+        if one.is_source:
+            found[name] = one.emitted / read if read else 0.0
+            continue
+        total = 0.0
+        for before, sent in one.inputs.items():
+            writer = signals.operators.get(before)
+            processed = 0 if writer is None else writer.emitted if writer.is_source else writer.received
+            total += sent / processed * found.get(before, 0.0) if processed else 0.0
+        found[name] = total
+    return found
+
+
+class Predictive(Controller):
+    """Sizes every operator in one decision, for what is expected to come in the next period.
+
+    What waits is to be done within `drain_seconds`. A forecast may only raise the number: a wrong one costs little.
+    Fewer replicas only after `grace` periods in a row that could do with them.
+    """
+
+    name = "predictive"
+
+    def __init__(self, drain_seconds: float = 30.0, headroom: float = 0.0, grace: int = 2) -> None:
+        self._drain_seconds = drain_seconds
+        self._headroom = headroom
+        self._rate = Forecast()
+        self._costs: dict[str, _Cost] = defaultdict(_Cost)
+        self._shares: dict[str, float] = {}
+        self._recent: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=grace))
+
+    def decide(self, signals: Signals) -> Sequence[Change]:
+        self._learn(signals)
+        rate = self.expected_rate(signals)
+        if rate is None:
+            return []
+        demands = self.demands(signals, rate)
+        if signals.batches is not None:
+            return self._tasks(signals, demands)
+        reason = self._reason(signals, rate)
+        changes = []
+        for name, demand in demands.items():
+            one = signals.operators[name]
+            settled = self._settled(
+                one, self._wanted(signals, one, demand), self._wanted(signals, one, demand, roomy=True)
+            )
+            if settled != one.replicas:
+                busy = f"{demand.cores:.2f} replicas' work ({demand.seconds_per_tuple * 1e6:,.0f} µs each)"
+                changes.append(Change("replicas", name, one.replicas, settled, f"{reason} {busy}"))
+        return changes
+
+    # What is known
+
+    def _learn(self, signals: Signals) -> None:
+        if signals.offered_rate is not None:
+            self._rate.add(signals.offered_rate)
+        if any(one.is_source and one.emitted for one in signals.operators.values()):
+            found = shares(signals)
+            self._shares = {
+                name: share if name not in self._shares else _FADING * self._shares[name] + (1 - _FADING) * share
+                for name, share in found.items()
+            }
+        for name, one in signals.operators.items():
+            if one.received and not one.is_source:
+                self._costs[name].add(one)
+
+    def expected_rate(self, signals: Signals) -> float | None:
+        """Tuples a second to be ready for; where they can be read at any speed, as many as the cores can do."""
+        if signals.offered_rate is not None:
+            return max(signals.offered_rate, self._rate.next()) * (1 + self._headroom)
+        work = sum(self._shares.get(name, 0.0) * cost.seconds for name, cost in self._costs.items())
+        if signals.is_gil_bound or not work:
+            return None
+        return signals.cores / work
+
+    def demands(self, signals: Signals, rate: float) -> dict[str, Demand]:
+        """What every operator has to do a second, so that it keeps up and what waits is done in time."""
+        found = {}
+        is_open = signals.offered_rate is not None
+        for name, one in signals.operators.items():
+            if one.is_source or name not in self._costs:
+                continue
+            share = self._shares.get(name, 0.0)
+            waiting = one.queue_length + signals.backlog * share + self._above(signals, name)
+            tuples = rate * share + (waiting / self._drain_seconds if is_open else 0.0)
+            found[name] = Demand(tuples, self._costs[name].at(one.replicas), one.hottest_share)
+        return found
+
+    def _above(self, signals: Signals, name: str) -> float:
+        """Tuples that wait further up, as many as they will be when they come here."""
+        share = self._shares.get(name, 0.0)
+        total, seen, level = 0.0, set(), list(signals.operators[name].inputs)
+        while level:
+            before = level.pop()
+            one = signals.operators.get(before)
+            if one is None or before in seen:
+                continue
+            seen.add(before)
+            level += one.inputs
+            if self._shares.get(before):
+                total += one.queue_length * share / self._shares[before]
+        return total
+
+    # How many
+
+    def _wanted(self, signals: Signals, one: OperatorSignals, demand: Demand, roomy: bool = False) -> int:
+        """Where more replicas made tuples dearer, count on it going on like that."""
+        count = demand.replicas(roomy)
+        cost = self._costs[one.name]
+        for _ in range(3):
+            dearer = Demand(demand.tuples, cost.at(count), demand.hottest_share).replicas(roomy)
+            if dearer <= count:
+                break
+            count = dearer
+        return min(max(min(count, self._useful(signals, one)), one.least_replicas), one.most_replicas)
+
+    def _useful(self, signals: Signals, one: OperatorSignals) -> int:
+        """Replicas that need a core are no use beyond the cores, or the GIL; those that wait are."""
+        if one.cpu_share < 0.5:
+            return one.most_replicas
+        return 1 if signals.is_gil_bound and not one.has_own_process else signals.cores
+
+    def _settled(self, one: OperatorSignals, count: int, enough: int) -> int:
+        """More at once; fewer only if they were enough for a while, and not by a hair."""
+        recent = self._recent[one.name]
+        recent.append(min(max(count, enough), one.replicas))
+        if count >= one.replicas:
+            return count
+        return max(recent) if len(recent) == recent.maxlen else one.replicas
+
+    def _reason(self, signals: Signals, rate: float) -> str:
+        if signals.offered_rate is None:
+            return f"{signals.cores} cores can take {rate:,.0f} tuples/s, for which it has"
+        waiting = signals.backlog + sum(one.queue_length for one in signals.operators.values())
+        behind = f" and {waiting:,} wait" if waiting > rate * signals.seconds else ""
+        guess = f" ({self._rate.best})" if rate > signals.offered_rate * (1 + self._headroom) else ""
+        return f"{rate:,.0f} tuples/s are expected{guess}{behind}, for which it has"
+
+    # Stages one after another
+
+    def _tasks(self, signals: Signals, demands: Mapping[str, Demand]) -> Sequence[Change]:
+        """Slots for all that a batch has to do in its interval; as many tasks in each stage as have enough to do."""
+        batches = signals.batches
+        assert batches is not None
+        work = sum(demand.cores for demand in demands.values())  # seconds of work a second
+        interval = batches.interval_seconds
+        slots = signals.threads
+        changes = []
+        if interval > batches.fixed_seconds:
+            slots = max(1, math.ceil(work * interval / (interval - batches.fixed_seconds) - _SLACK))
+            executors = math.ceil(slots / batches.slots_each) * batches.slots_each
+            wanted = min(max(executors, signals.least_threads), signals.most_threads)
+            before = signals.threads
+            settled = self._settled(OperatorSignals("", replicas=before), wanted, wanted)
+            if settled != before:
+                room = interval - batches.fixed_seconds
+                reason = f"{work:.2f} seconds of work come in a second, and a batch has {room:.2f} of {interval:g} s"
+                changes.append(Change("executors", "", before, settled, reason))
+            slots = min(slots, settled)
+        seconds = interval or signals.seconds
+        for name, demand in demands.items():
+            one = signals.operators[name]
+            tasks = max(1, min(slots, one.most_replicas, math.ceil(demand.cores * seconds / _TASK_SECONDS)))
+            tasks = max(tasks, one.least_replicas)
+            settled = self._settled(one, tasks, tasks)
+            if settled != one.replicas:
+                reason = f"{demand.cores * seconds:.2f} s of work a batch on {slots} slots"
+                changes.append(Change("replicas", name, one.replicas, settled, reason))
+        return changes
+
+
+class _Cost:
+    """What a tuple costs an operator: an honest running estimate, and how it depends on the number of replicas."""
+
+    def __init__(self) -> None:
+        self._cpu: dict[int, float] = {}
+        """Core seconds by number of replicas."""
+        self._least_waiting = math.inf
+        self._last = 1
+
+    def add(self, one: OperatorSignals) -> None:
+        cpu = one.cpu_seconds / one.received
+        before = self._cpu.get(one.replicas)
+        self._cpu[one.replicas] = cpu if before is None else _FADING * before + (1 - _FADING) * cpu
+        self._least_waiting = min(self._least_waiting, max(0.0, one.busy_seconds - one.cpu_seconds) / one.received)
+        self._last = one.replicas
+
+    @property
+    def seconds(self) -> float:
+        return self.at(self._last)
+
+    def at(self, replicas: int) -> float:
+        """Seconds a tuple with so many replicas: as seen, or on the line through what was seen with fewer and more."""
+        known = sorted(self._cpu)
+        if replicas in self._cpu or len(known) == 1:
+            return self._cpu.get(replicas, self._cpu[known[0]]) + self._least_waiting
+        nearest = sorted(known, key=lambda count: abs(count - replicas))[:2]
+        low, high = sorted(nearest)
+        slope = max(0.0, (self._cpu[high] - self._cpu[low]) / (high - low))
+        return max(min(self._cpu.values()), self._cpu[low] + slope * (replicas - low)) + self._least_waiting

@@ -1,0 +1,182 @@
+"""Signals of a run: what its cells, ports and workers have done since the last look. Reads, and changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.elasticity.loop import Elastic
+from penstock.elasticity.signals import OperatorSignals, Signals
+from penstock.flow.nodes import Applies, Node
+from penstock.runtime.cells import Cell
+from penstock.runtime.end_cells import SourceCell
+from penstock.runtime.pool import Pool
+from penstock.runtime.ports import Port
+from penstock.runtime.run import Run
+from penstock.runtime.team import Team
+from penstock.runtime.teams import scalable, why_alone
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Where figures come from that are no operator's: the machine's, or a simulated one's."""
+
+    cores: int
+    system_cpu: Callable[[], float]
+    """The share of all cores that was used since it was last asked."""
+    has_gil: bool
+
+    @staticmethod
+    def python_has_gil() -> bool:
+        return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Of one group of operators, since the run began."""
+
+    received: int = 0
+    emitted: int = 0
+    busy_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    full_seconds: float = 0.0
+
+
+class Meter:
+    """Looks at a run once a period."""
+
+    def __init__(self, run: Run, pool: Pool, gauge: Gauge, elastic: Elastic) -> None:
+        self._run = run
+        self._pool = pool
+        self._gauge = gauge
+        self._elastic = elastic
+        self._started = self._since = run.clock.now()
+        self._cpu_before = run.clock.process_cpu()
+        self._before: dict[str, _Totals] = {}
+        self._sent_before: dict[tuple[str, str], int] = {}
+        self._offered_before = 0.0
+
+    def read(self) -> Signals:
+        """What has happened since the last time."""
+        run, clock, elastic = self._run, self._run.clock, self._elastic
+        now, cpu = clock.now(), clock.process_cpu()
+        seconds = max(1e-9, now - self._since)
+        with run.changing:
+            operators = {signals.name: signals for cell in run.cells for signals in self._of_cell(cell, seconds)}
+        offered, backlog = self._offered()
+        rate = None if offered is None else max(0.0, offered - self._offered_before) / seconds
+        used = (cpu - self._cpu_before) / seconds
+        self._since, self._cpu_before, self._offered_before = now, cpu, offered or 0.0
+        cores = self._gauge.cores
+        return Signals(
+            time=now - self._started,
+            seconds=seconds,
+            operators=operators,
+            threads=self._pool.threads,
+            least_threads=elastic.least_threads,
+            most_threads=elastic.most_threads or max(cores, elastic.least_threads),
+            stuck_threads=len(self._pool.stuck()) + self._pool.leaving,
+            cores=cores,
+            cores_used=used,
+            system_cpu=self._gauge.system_cpu(),
+            has_gil=self._gauge.has_gil,
+            offered_rate=rate,
+            backlog=backlog,
+            helping=dict(run.help_shares),
+        )
+
+    def group(self, name: str) -> list[Node]:
+        """The operators that can be rescaled together, by the name of their first."""
+        cell = self._run.cell_of(name)
+        groups = [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
+        return next(group for group in groups if group[0].name == name)
+
+    def _offered(self) -> tuple[float | None, int]:
+        """Tuples that have come to all sources, and how many of them were not read; `None` where one can't tell."""
+        total, waiting = 0.0, 0.0
+        sources = [cell for cell in self._run.cells if isinstance(cell, SourceCell)]
+        for cell in sources:
+            offered = cell.offered()
+            if offered is None:
+                return None, 0
+            total += offered
+            waiting += max(0.0, offered - cell.passed()[0])
+        return (total if sources else None), int(waiting)
+
+    def _of_cell(self, cell: Cell, seconds: float) -> list[OperatorSignals]:
+        reports = cell.reports()
+        busy = sum(report.busy_seconds for report in reports.values())
+        cpu, hottest = cell.used_cpu_seconds(), cell.hottest_share()
+        groups = [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
+        found: list[OperatorSignals] = []
+        for group in groups:
+            name = group[0].name
+            group_busy = sum(reports[node.name].busy_seconds for node in group if node.name in reports)
+            is_first = group is groups[0]
+            totals = _Totals(
+                reports[name].received,
+                reports[group[-1].name].emitted,
+                group_busy,
+                cpu * group_busy / busy if busy > 0 else 0.0,
+                sum(self._full_seconds(port) for port in cell.inputs) if is_first else 0.0,
+            )
+            before = self._before.get(name, _Totals())
+            self._before[name] = totals
+            received = totals.received - before.received
+            least, most = self._bounds(group)
+            found.append(
+                OperatorSignals(
+                    name=name,
+                    received=received,
+                    emitted=totals.emitted - before.emitted,
+                    inputs=self._sent(cell, name) if is_first else {found[-1].name: received},
+                    busy_seconds=max(0.0, totals.busy_seconds - before.busy_seconds),
+                    # A group that was cut off a loop has another share of its cores than before.
+                    cpu_seconds=min(
+                        max(0.0, totals.cpu_seconds - before.cpu_seconds),
+                        max(0.0, totals.busy_seconds - before.busy_seconds),
+                    ),
+                    queue_length=sum(map(len, cell.inputs)) if is_first else 0,
+                    queue_capacity=max((port.capacity for port in cell.inputs), default=1),
+                    full_share=min(1.0, max(0.0, totals.full_seconds - before.full_seconds) / seconds),
+                    replicas=cell.most_workers,
+                    least_replicas=least,
+                    most_replicas=most,
+                    hottest_share=hottest,
+                    has_own_process=self._run.settings.has_companions and isinstance(group[0].kind, Applies),
+                    is_source=cell.is_source,
+                    can_be_helped=self._can_be_helped(group),
+                )
+            )
+        return found
+
+    def _full_seconds(self, port: Port) -> float:
+        since = port.full_since
+        return port.full_seconds + (self._run.clock.now() - since if since is not None else 0.0)
+
+    def _sent(self, cell: Cell, name: str) -> dict[str, int]:
+        """By who writes to it: tuples that came from there."""
+        sent: dict[str, int] = {}
+        for port in cell.inputs:
+            writer = port.writer
+            groups = [list(writer.nodes)] if isinstance(writer, Team) else scalable(writer)
+            before = self._sent_before.get((name, port.name), 0)
+            self._sent_before[name, port.name] = port.total
+            if port.total > before:
+                sent[groups[-1][0].name] = sent.get(groups[-1][0].name, 0) + port.total - before
+        return sent
+
+    def _bounds(self, group: list[Node]) -> tuple[int, int]:
+        """How many replicas they may have: by what they are, and by what the user wants."""
+        fixed = [node.replicas for node in group if node.replicas]
+        if fixed:
+            return max(fixed), max(fixed)
+        if any(why_alone(node) is not None for node in group) or not self._run.settings.has_replicas:
+            return 1, 1
+        return self._elastic.least_replicas, self._elastic.most_replicas or 1024
+
+    def _can_be_helped(self, group: list[Node]) -> bool:
+        """Functions without state whose workers the user has not counted."""
+        is_free = all(isinstance(node.kind, Applies) and why_alone(node) is None for node in group)
+        return is_free and not any(node.replicas for node in group) and not self._run.settings.has_companions

@@ -1,0 +1,80 @@
+"""Controllers together: one change at a time, in an order that is always the same."""
+
+import pytest
+
+import penstock as ps
+from penstock.elasticity.loop import Loop
+from penstock.elasticity.signals import OperatorSignals, Signals
+
+
+class Wants(ps.Controller):
+    """Wants the same thing in every period, and counts how often it was asked."""
+
+    def __init__(self, what, name="wants"):
+        self.what, self.name, self.asked = what, name, 0
+
+    def decide(self, signals):
+        self.asked += 1
+        return [ps.Change(self.what, "op" if self.what == "replicas" else "", 1, 2, "because")]
+
+
+def signals(**others):
+    operators = {
+        "in": OperatorSignals("in", emitted=100, is_source=True),
+        "op": OperatorSignals("op", received=100, busy_seconds=1.0, most_replicas=8, inputs={"in": 100}),
+    }
+    return Signals(1.0, 1.0, operators, **{"threads": 2, "most_threads": 8, "cores": 8, **others})
+
+
+def test_replicas_come_before_threads_and_both_before_helping():
+    loop = Loop(
+        ps.Elastic(threads=Wants("threads", "t"), replicas=Wants("replicas", "r"), helping=Wants("helping", "h"))
+    )
+    assert loop.step(signals())[0] == "r"
+    loop = Loop(ps.Elastic(threads=Wants("threads", "t"), replicas="fixed", helping=Wants("helping", "h")))
+    assert loop.step(signals())[0] == "t"
+    loop = Loop(ps.Elastic(threads="fixed", replicas="fixed", helping=Wants("helping", "h")))
+    assert loop.step(signals())[0] == "h"
+
+
+def test_after_a_change_one_period_is_nobody_s():
+    loop = Loop(ps.Elastic(threads=Wants("threads"), replicas="fixed", helping=False))
+    assert [len(loop.step(signals())[1]) for _ in range(4)] == [1, 0, 1, 0]
+
+
+def test_bounds_come_first():
+    loop = Loop(ps.Elastic(threads=Wants("threads"), replicas=Wants("replicas")))
+    who, changes = loop.step(signals(threads=9))
+    assert who == "bounds"
+    assert [(change.what, change.before, change.after) for change in changes] == [("threads", 9, 8)]
+
+
+def test_the_gil_has_a_veto():
+    loop = Loop(ps.Elastic(replicas=Wants("replicas")))
+    bound = signals(has_gil=True, cores_used=1.0, threads=2)
+    operators = {**bound.operators, "op": OperatorSignals("op", received=100, busy_seconds=1.9, most_replicas=8)}
+    bound = Signals(1.0, 1.0, operators, threads=2, most_threads=8, cores=8, has_gil=True, cores_used=1.0)
+    who, changes = loop.step(bound)
+    assert who == "gil"
+    assert [(change.what, change.after) for change in changes] == [("threads", 1)]
+
+
+def test_every_run_has_its_own_copy_of_a_controller():
+    mine = Wants("threads")
+    Loop(ps.Elastic(threads=mine, replicas="fixed")).step(signals())
+    assert mine.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threads": "magic"}, "threads= is one of 'trend', 'utilisation', 'figure-7', 'fixed' or a ps.Controller"),
+        ({"replicas": "magic"}, "replicas= is one of"),
+        ({"period": 0}, "period="),
+        ({"least_threads": 4, "most_threads": 2}, "least_threads <= most_threads"),
+        ({"least_replicas": 0}, "least_replicas"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(ps.FlowError, match=message):
+        ps.Elastic(**options)

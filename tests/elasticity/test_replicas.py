@@ -1,0 +1,312 @@
+"""The controllers of replicas and helpers on scripted signals, rule by rule."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.elasticity.bottleneck import Bottleneck
+from penstock.elasticity.helping import Helping
+from penstock.elasticity.predictive import Predictive, shares
+from penstock.elasticity.signals import Batches, OperatorSignals, Signals
+
+
+def flow(*operators, seconds=1.0, **others):
+    found = {one.name: one for one in operators}
+    return Signals(0.0, seconds, found, **{"cores": 64, "threads": 64, "most_threads": 64, **others})
+
+
+def source(count):
+    return OperatorSignals("in", received=count, emitted=count, is_source=True)
+
+
+def operator(name, received, cost, before="in", sent=None, emitted=None, **others):
+    inputs = {before: received if sent is None else sent}
+    given = {"busy_seconds": received * cost, "cpu_seconds": received * cost, "most_replicas": 1000, **others}
+    return OperatorSignals(
+        name, received=received, emitted=received if emitted is None else emitted, inputs=inputs, **given
+    )
+
+
+def wanted(changes):
+    return {change.operator: change.after for change in changes}
+
+
+# PRESPS
+
+
+def test_the_worked_example_of_appendix_a():
+    """Table 4: 16.6, 25 and 100 ms a tuple, intervals of a second, and what waits is done in the next one."""
+    signals = flow(
+        source(100),
+        # 100 came and 40 waited: 140 were processed. 0.833 of them went on, and so on: theta is 1, 0.833 and 0.625.
+        operator("o1", 140, 0.0166, sent=100, queue_length=0),
+        operator("o2", 120, 0.025, before="o1", sent=117, queue_length=7),
+        operator("o3", 90, 0.1, before="o2", sent=90, queue_length=20),
+        offered_rate=100.0,
+    )
+    found = shares(signals)
+    assert found["o1"] == 1.0
+    assert found["o2"] == pytest.approx(117 / 140)  # the paper rounds it to 0.833
+    assert found["o3"] == pytest.approx(0.625, abs=0.003)
+    controller = Predictive(drain_seconds=1.0)
+    changes = controller.decide(signals)
+    demands = controller.demands(signals, 100.0)
+    assert demands["o1"].tuples == pytest.approx(100)
+    assert demands["o2"].tuples == pytest.approx(91, abs=1)  # 84 that come, 7 that wait
+    # The paper counts what waits at O3 itself; what waits before O2 comes here too, within the second.
+    assert demands["o3"].tuples == pytest.approx(83 + 7 * 0.75, abs=1)
+    assert wanted(changes) == {"o1": 2, "o2": 3, "o3": 9}
+
+
+def test_shares_along_several_ways():
+    """Figure 1: O1 sends 0.7 and 0.3 of what it has to O2 and O3, and O4 gets what both send."""
+    found = shares(
+        flow(
+            source(100),
+            operator("o1", 100, 0.001),
+            operator("o2", 70, 0.001, before="o1"),
+            operator("o3", 30, 0.001, before="o1"),
+            OperatorSignals("o4", received=85, inputs={"o2": 70, "o3": 15}),
+        )
+    )
+    assert found == pytest.approx({"in": 1.0, "o1": 1.0, "o2": 0.7, "o3": 0.3, "o4": 0.85})
+
+
+def word_count(offered, split=1, count=1, cost=0.057, words=20, **others):
+    """What one period of a throttled word count looks like with so many replicas."""
+    done = min(offered, split / cost)
+    counted = min(done * words, count / (cost / 10))
+    return flow(
+        source(int(done)),
+        operator("split", int(done), cost, emitted=int(done) * words, replicas=split),
+        operator("count", int(counted), cost / 10, before="split", sent=int(done) * words, replicas=count, **others),
+        offered_rate=offered,
+        cores=100,
+    )
+
+
+@pytest.mark.parametrize("offered", [10.0, 100.0, 172.0, 400.0])
+def test_the_best_count_in_one_decision(offered):
+    controller = Predictive()
+    first = wanted(controller.decide(word_count(offered)))
+    best = {"split": math.ceil(offered * 0.057), "count": math.ceil(offered * 20 * 0.0057)}
+    assert {"split": 1, "count": 1} | first == best
+    assert controller.decide(word_count(offered, **best)) == []
+
+
+def test_replicas_that_a_hot_key_leaves_nothing_to_are_not_asked_for():
+    changes = Predictive().decide(word_count(100.0, hottest_share=0.7))
+    assert wanted(changes) == {"split": 6, "count": 2}
+
+
+def test_what_waits_is_done_in_time():
+    one = operator("op", 100, 0.01, replicas=1)
+    assert wanted(Predictive(drain_seconds=10).decide(flow(source(100), one, offered_rate=90.0, backlog=0))) == {}
+    changes = Predictive(drain_seconds=10).decide(flow(source(100), one, offered_rate=90.0, backlog=2000))
+    assert wanted(changes) == {"op": 3}  # 90 a second, and 200 more for ten seconds
+
+
+def test_fewer_only_after_a_while_and_not_by_a_hair():
+    controller = Predictive(grace=3)
+    quiet = flow(source(100), operator("op", 100, 0.01, replicas=4), offered_rate=100.0)
+    assert controller.decide(quiet) == []
+    assert controller.decide(quiet) == []
+    assert wanted(controller.decide(quiet)) == {"op": 2}  # one is enough by a hair
+    assert (
+        Predictive(grace=1).decide(flow(source(100), operator("op", 100, 0.0198, replicas=2), offered_rate=100.0)) == []
+    )
+
+
+def test_dearer_tuples_with_more_replicas_are_counted_on():
+    """A tuple costs 1% more with each replica: right in the second decision."""
+    controller, replicas = Predictive(), 1
+
+    def cost(count):
+        return 0.01 * (1 + 0.01 * (count - 1))
+
+    for _ in range(2):
+        one = operator("op", 1000, cost(replicas), replicas=replicas)
+        replicas = wanted(controller.decide(flow(source(1000), one, offered_rate=1000.0))).get("op", replicas)
+    needed = next(count for count in range(1, 100) if count >= 1000 * cost(count) * 0.98)
+    assert needed <= replicas <= needed + 1
+    one = operator("op", 1000, cost(replicas), replicas=replicas)
+    assert controller.decide(flow(source(1000), one, offered_rate=1000.0)) == []
+
+
+def test_without_a_rate_all_cores_are_shared_out():
+    changes = Predictive().decide(
+        flow(source(100), operator("a", 100, 0.001), operator("b", 100, 0.003, before="a"), cores=8)
+    )
+    assert wanted(changes) == {"a": 2, "b": 6}
+
+
+def test_the_gil_leaves_one_replica_to_what_computes_and_more_to_what_waits():
+    computing = operator("cpu", 100, 0.004, replicas=3)
+    waiting = operator("io", 100, 0.02, before="cpu", replicas=1, cpu_seconds=0.01)
+    bound = flow(source(100), computing, waiting, offered_rate=400.0, cores=4, has_gil=True, cores_used=1.0)
+    assert bound.is_gil_bound
+    controller = Predictive(grace=1)
+    found = wanted(controller.decide(bound))
+    assert found["cpu"] == 1
+    assert found["io"] == 8
+
+
+def test_a_forecast_only_raises():
+    controller = Predictive(grace=1)
+    for rate in (300.0, 250.0, 200.0, 150.0, 100.0):
+        one = operator("op", int(rate), 0.01, replicas=3)
+        controller.decide(flow(source(int(rate)), one, offered_rate=rate))
+    assert controller.expected_rate(flow(source(100), offered_rate=100.0)) == 100.0
+
+
+@given(
+    st.floats(1, 5000),
+    st.floats(1e-5, 0.1),
+    st.integers(1, 64),
+    st.integers(0, 100_000),
+    st.floats(0, 1),
+)
+def test_wishes_are_bounded(rate, cost, replicas, waiting, hottest):
+    one = operator(
+        "op", int(rate), cost, replicas=replicas, most_replicas=16, queue_length=waiting, hottest_share=hottest
+    )
+    for change in Predictive().decide(flow(source(int(rate)), one, offered_rate=rate)):
+        assert 1 <= change.after <= 16
+
+
+@given(st.floats(1, 2000), st.floats(1, 2000), st.floats(1e-4, 0.05))
+def test_more_load_never_wants_fewer(one_rate, other_rate, cost):
+    low, high = sorted([one_rate, other_rate])
+    found = []
+    for rate in (low, high):
+        one = operator("op", int(rate), cost)
+        found.append(wanted(Predictive().decide(flow(source(int(rate)), one, offered_rate=rate))).get("op", 1))
+    assert found[0] <= found[1]
+
+
+@given(st.floats(1, 2000), st.floats(1e-4, 0.02))
+def test_at_its_fixed_point_it_is_idle(rate, cost):
+    controller = Predictive()
+    replicas = 1
+    for _ in range(5):
+        one = operator("op", int(rate), cost, replicas=replicas)
+        replicas = wanted(controller.decide(flow(source(int(rate)), one, offered_rate=rate))).get("op", replicas)
+    one = operator("op", int(rate), cost, replicas=replicas)
+    assert controller.decide(flow(source(int(rate)), one, offered_rate=rate)) == []
+
+
+def test_stages_one_after_another_share_their_slots():
+    """Two stages of 1.5 and 0.5 seconds of work a second, batches of 2 s of which 0.4 are fixed."""
+    signals = flow(
+        source(1000),
+        operator("a", 1000, 0.0015),
+        operator("b", 1000, 0.0005, before="a"),
+        operator("cheap", 1000, 1e-5, before="b"),
+        offered_rate=1000.0,
+        threads=1,
+        batches=Batches(interval_seconds=2.0, fixed_seconds=0.4, rows=1000),
+    )
+    changes = Predictive().decide(signals)
+    slots = math.ceil(2.01 * 2.0 / 1.6)
+    assert [(change.what, change.after) for change in changes] == [
+        ("executors", slots),
+        ("replicas", slots),
+        ("replicas", slots),
+    ]  # and a stage with 20 ms of work has one task
+
+
+# C-Stream, algorithm 9
+
+
+def pipeline(full_first=0.0, full_second=0.0, throughput=100, **first):
+    return flow(
+        source(throughput),
+        operator("first", throughput, 0.001, full_share=full_first, **first),
+        operator("second", throughput, 0.001, before="first", full_share=full_second),
+    )
+
+
+@pytest.mark.parametrize(
+    ("full_first", "full_second", "found"),
+    [(0.0, 0.0, None), (0.5, 0.0, "first"), (0.5, 0.5, "second"), (0.0, 0.5, "second"), (0.009, 0.0, None)],
+)
+def test_the_bottleneck_is_congested_and_those_after_it_are_not(full_first, full_second, found):
+    one = Bottleneck().detect(pipeline(full_first, full_second))
+    assert (one and one.name) == found
+
+
+def test_a_replica_that_does_not_pay_is_taken_back_and_its_operator_left_alone():
+    controller = Bottleneck()
+    assert wanted(controller.decide(pipeline(0.5, throughput=100))) == {"first": 2}
+    assert wanted(controller.decide(pipeline(0.5, throughput=150, replicas=2))) == {"first": 3}
+    assert wanted(controller.decide(pipeline(0.5, throughput=151, replicas=3))) == {"first": 2}
+    assert controller.decide(pipeline(0.5, throughput=150, replicas=2)) == []
+
+
+def test_replicas_go_when_the_load_has_gone():
+    controller = Bottleneck()
+    quiet = pipeline(throughput=100, replicas=4)
+    found = [wanted(controller.decide(quiet)) for _ in range(3)]
+    assert found == [{}, {}, {"first": 3}]
+
+
+# Leron
+
+
+def stages(full_helped=0.0, full_helper=0.0, waiting=0, **helped):
+    return flow(
+        source(100),
+        operator("compute", 100, 0.001, full_share=full_helper),
+        operator(
+            "exclaim",
+            100,
+            0.001,
+            before="compute",
+            full_share=full_helped,
+            queue_length=waiting,
+            queue_capacity=100,
+            **{"can_be_helped": True, **helped},
+        ),
+    )
+
+
+def test_the_ratio_goes_up_on_a_request_and_down_on_own_pressure():
+    controller = Helping(step=0.2)
+    asks = stages(full_helped=0.5, waiting=100)
+    assert [wanted(controller.decide(asks)) for _ in range(2)] == [
+        {"compute > exclaim": 0.2},
+        {"compute > exclaim": 0.36},
+    ]
+    assert wanted(controller.decide(stages(full_helped=0.0, full_helper=0.5, waiting=50))) == {
+        "compute > exclaim": pytest.approx(0.288)
+    }
+    assert controller.decide(stages(waiting=50)) == []  # neither asks: it is right as it is
+
+
+def test_who_is_helped_helps_nobody():
+    def three(full_first, full_second):
+        return flow(
+            source(100),
+            operator("a", 100, 0.001, can_be_helped=True),
+            operator("b", 100, 0.001, before="a", full_share=full_first, can_be_helped=True),
+            operator("c", 100, 0.001, before="b", full_share=full_second, can_be_helped=True),
+        )
+
+    controller = Helping()
+    assert wanted(controller.decide(three(0.0, 0.5))) == {"b > c": 0.2}
+    assert wanted(controller.decide(three(0.5, 0.5))) == {"a > b": 0.2, "b > c": 0.0}
+
+
+def test_help_fades_once_there_is_nothing_to_help_with():
+    controller = Helping()
+    controller.decide(stages(full_helped=0.5))
+    found = [wanted(controller.decide(stages())) for _ in range(30)]
+    assert found[:10] == [{}] * 10
+    assert found[10] == {"compute > exclaim": pytest.approx(0.16)}
+    assert {"compute > exclaim": 0.0} in found
+
+
+def test_those_with_a_number_of_their_own_are_not_helped():
+    assert Helping().decide(stages(full_helped=0.9, can_be_helped=False)) == []
