@@ -19,15 +19,16 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import penstock as ps
 from penstock.elasticity.signals import Signals
-from penstock.elasticity.threads import Figure7
+from penstock.elasticity.threads import Figure7, Trend
 from penstock.observe.journal import Decision
 from penstock.observe.report import Report
 
-COST = 0.0005
+COST = 0.001
 """Seconds that a busy operator of a topology takes for a tuple."""
 
 
@@ -47,6 +48,10 @@ def changes(report: Report, what: str, operator: str | None = None) -> list[Deci
 
 
 Work = Callable[[Any], Any]
+SETTINGS: dict[str, dict[str, Any]] = {
+    name: {"fuse": False, "queue_size": 32} for name in ("chain", "data-parallel", "tree", "reverse tree")
+}
+SETTINGS["cheap tuples"] = {"gil": True}
 
 
 def chain(flow: ps.Flow, work: Work) -> None:
@@ -136,17 +141,20 @@ class Seen(ps.Controller):
 
 
 def levels(cores: int) -> list[int]:
-    """Every number of threads up to 16, then in steps of an eighth."""
+    """Every number of threads up to 16, then in steps of a quarter."""
     found = list(range(1, min(16, cores) + 1))
     while found[-1] < cores:
-        found.append(min(cores, math.ceil(found[-1] * 1.125)))
+        found.append(min(cores, math.ceil(found[-1] * 1.25)))
     return found
 
 
-def throughput_of(report: Report) -> float:
-    """Tuples that the last operators have received, a second."""
-    done = sum(one.received for name, one in report.operators.items() if name.startswith("out"))
-    return done / report.elapsed_seconds
+def settled_rate(run: Callable[[float], Any], seconds: float) -> float:
+    """Tuples a second in the second half of a run: the same run, to its middle and to its end."""
+    half, whole = (
+        sum(one.received for name, one in run(until).items() if name.startswith("out"))
+        for until in (seconds / 2, seconds)
+    )
+    return (whole - half) / (seconds / 2)
 
 
 def simulated_threads(cores_list: Sequence[int], seconds: float) -> None:
@@ -156,17 +164,17 @@ def simulated_threads(cores_list: Sequence[int], seconds: float) -> None:
         for topology in TOPOLOGIES:
             flow, costs = made(topology)
 
-            def fixed(threads: int, flow=flow, costs=costs, cores=cores) -> float:
+            def fixed(threads: int, seconds: float, flow=flow, costs=costs, cores=cores, topology=topology) -> Any:
                 engine = ps.engines.Simulated(
-                    cores=cores, threads=threads, costs=costs, seconds=seconds, fuse=False, queue_size=256
+                    cores=cores, threads=threads, costs=costs, seconds=seconds, **SETTINGS[topology]
                 )
-                return throughput_of(flow.run(engine))
+                return flow.run(engine).operators
 
-            by_level = {level: fixed(level) for level in levels(cores)}
+            by_level = {level: settled_rate(partial(fixed, level), seconds) for level in levels(cores)}
             best = max(by_level, key=lambda level: by_level[level])
-            settled, periods, count = settled_with("trend", flow, costs, cores, cores, 16, 0.2)
-            plain = settled_with(Figure7(), flow, costs, cores, 1, 3 * cores + 20, 0.05)
-            reached = fixed(int(settled))
+            settled, periods, count = settled_with(Trend(), topology, cores, cores, 16, 2.0)
+            plain = settled_with(Figure7(), topology, cores, 1, 60, 2.0)
+            reached = settled_rate(partial(fixed, settled), seconds)
             shown(
                 f"{topology}, {cores} cores",
                 f"{reached / by_level[best]:.3f}",
@@ -178,23 +186,24 @@ def simulated_threads(cores_list: Sequence[int], seconds: float) -> None:
 
 
 def settled_with(
-    controller: Any, flow: ps.Flow, costs: Any, cores: int, start: int, most_periods: int, period: float
+    controller: ps.Controller, topology: str, cores: int, start: int, most_periods: int, period: float
 ) -> tuple[int, int, int]:
-    """The number of threads in the end, the periods until the last change, and how many changes there were."""
-    elastic = ps.Elastic(threads=controller, replicas="fixed", helping=False, period=period)
+    """The number of threads in the end, the periods looked at until the last change, and how many changes."""
+    flow, costs = made(topology)
+    seen = Seen(controller)
+    elastic = ps.Elastic(threads=seen, replicas="fixed", helping=False, period=period)
     engine = ps.engines.Simulated(
         cores=cores,
         threads=start,
         costs=costs,
         seconds=most_periods * period,
-        fuse=False,
-        queue_size=256,
         elastic=elastic,
+        **SETTINGS[topology],
     )
     report = flow.run(engine)
     made_changes = changes(report, "threads")
     after = int(made_changes[-1].after) if made_changes else start
-    periods = round(made_changes[-1].time / period) if made_changes else 0
+    periods = sum(one.time <= made_changes[-1].time for one in seen.periods) if made_changes else 0
     return after, periods, len(made_changes)
 
 
@@ -562,7 +571,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and less certain")
     scale = 0.3 if "--quick" in arguments else 1.0
     parts: dict[str, Callable[[], None]] = {
-        "threads": lambda: simulated_threads([12, 64, 176], 2.0 * scale),
+        "threads": lambda: simulated_threads([12, 64, 176], 8.0 * scale),
         "real-threads": lambda: real_threads(9.0 * scale),
         "words": lambda: words(60.0 * scale),
         "load": lambda: load(1200.0 * scale),

@@ -26,31 +26,38 @@ def signals(**others):
     return Signals(1.0, 1.0, operators, **{"threads": 2, "most_threads": 8, "cores": 8, **others})
 
 
+def started(elastic):
+    """A loop that has seen the period in which queues fill."""
+    loop = Loop(elastic)
+    assert loop.step(signals()) == ("", [])  # whatever anybody wants
+    return loop
+
+
 def test_replicas_come_before_threads_and_both_before_helping():
-    loop = Loop(
+    loop = started(
         ps.Elastic(threads=Wants("threads", "t"), replicas=Wants("replicas", "r"), helping=Wants("helping", "h"))
     )
     assert loop.step(signals())[0] == "r"
-    loop = Loop(ps.Elastic(threads=Wants("threads", "t"), replicas="fixed", helping=Wants("helping", "h")))
+    loop = started(ps.Elastic(threads=Wants("threads", "t"), replicas="fixed", helping=Wants("helping", "h")))
     assert loop.step(signals())[0] == "t"
-    loop = Loop(ps.Elastic(threads="fixed", replicas="fixed", helping=Wants("helping", "h")))
+    loop = started(ps.Elastic(threads="fixed", replicas="fixed", helping=Wants("helping", "h")))
     assert loop.step(signals())[0] == "h"
 
 
 def test_after_a_change_one_period_is_nobody_s():
-    loop = Loop(ps.Elastic(threads=Wants("threads"), replicas="fixed", helping=False))
+    loop = started(ps.Elastic(threads=Wants("threads"), replicas="fixed", helping=False))
     assert [len(loop.step(signals())[1]) for _ in range(4)] == [1, 0, 1, 0]
 
 
 def test_bounds_come_first():
-    loop = Loop(ps.Elastic(threads=Wants("threads"), replicas=Wants("replicas")))
+    loop = started(ps.Elastic(threads=Wants("threads"), replicas=Wants("replicas")))
     who, changes = loop.step(signals(threads=9))
     assert who == "bounds"
     assert [(change.what, change.before, change.after) for change in changes] == [("threads", 9, 8)]
 
 
 def test_the_gil_has_a_veto():
-    loop = Loop(ps.Elastic(replicas=Wants("replicas")))
+    loop = started(ps.Elastic(replicas=Wants("replicas")))
     bound = signals(has_gil=True, cores_used=1.0, threads=2)
     operators = {**bound.operators, "op": OperatorSignals("op", received=100, busy_seconds=1.9, most_replicas=8)}
     bound = Signals(1.0, 1.0, operators, threads=2, most_threads=8, cores=8, has_gil=True, cores_used=1.0)
@@ -61,7 +68,7 @@ def test_the_gil_has_a_veto():
 
 def test_every_run_has_its_own_copy_of_a_controller():
     mine = Wants("threads")
-    Loop(ps.Elastic(threads=mine, replicas="fixed")).step(signals())
+    started(ps.Elastic(threads=mine, replicas="fixed")).step(signals())
     assert mine.asked == 0
 
 

@@ -17,6 +17,7 @@ from penstock.elasticity.signals import Change, Controller, Signals
 from penstock.elasticity.threads import Figure7, Trend, Utilisation
 from penstock.errors import FlowError
 
+_GIL_PERIODS = 60
 THREADS: Mapping[str, type[Controller]] = {"trend": Trend, "utilisation": Utilisation, "figure-7": Figure7}
 REPLICAS: Mapping[str, type[Controller]] = {"predictive": Predictive, "bottleneck": Bottleneck}
 
@@ -80,19 +81,26 @@ class Loop:
         self._controllers = elastic.controllers()
         self._decides_threads = elastic.threads != "fixed"
         self._decides_replicas = elastic.replicas != "fixed"
-        self._is_settling = False
+        self._is_settling = True  # queues fill first, and nothing is as it will be
+        self._gil_patience = _GIL_PERIODS
+        self._gil_periods = 0
+        """For how many periods more threads are out of the question."""
 
     def step(self, signals: Signals) -> tuple[str, Sequence[Change]]:
         """Who decides, and what."""
+        self._gil_periods = max(0, self._gil_periods - 1)
         if self._is_settling:
             self._is_settling = False
             return "", []
         for name, changes in self._asked(signals):
-            real = [change for change in changes if change.before != change.after]
+            real = [change for change in changes if change.before != change.after and not self._is_vetoed(change)]
             if real:
                 self._is_settling = name != Helping.name
                 return name, real
         return "", []
+
+    def _is_vetoed(self, change: Change) -> bool:
+        return change.what == "threads" and change.after > change.before and self._gil_periods > 0
 
     def _asked(self, signals: Signals) -> Sequence[tuple[str, Sequence[Change]]]:
         """In the order of precedence. All are asked, because all remember; who comes first wins."""
@@ -120,4 +128,6 @@ class Loop:
             f"threads were busy for {signals.busy_seconds / signals.seconds:.1f} cores and used "
             f"{signals.cores_used:.1f}: what they run holds the GIL"
         )
+        # It is tried again later, for the load may change; each time after twice as long.
+        self._gil_periods, self._gil_patience = self._gil_patience, 2 * self._gil_patience
         return [Change("threads", "", signals.threads, signals.least_threads, reason)]

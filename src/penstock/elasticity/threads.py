@@ -37,6 +37,8 @@ class Record:
 
     throughput: float
     is_trusted: bool = True
+    enough: int = 0
+    """How many threads could have done what was done; 0 where nobody has asked."""
 
 
 class Figure7(Controller):
@@ -60,12 +62,15 @@ class Figure7(Controller):
         if self.change_in_load(level, throughput):
             for record in self._records.values():
                 record.is_trusted = False
-        self._records[level] = Record(throughput)
+        self._records[level] = self.record(level, throughput)
         below, above = self.neighbours(signals)
         self.rule, wanted = self._followed(signals, below, above)
         if wanted == level:
             return []
         return [_threads(level, wanted, self._reason(level, below, above))]
+
+    def record(self, level: int, throughput: float) -> Record:
+        return Record(throughput)
 
     def change_in_load(self, level: int, throughput: float) -> bool:
         """Whether this level now gives something else than it has given before."""
@@ -155,14 +160,21 @@ class Trend(Figure7):
         if signals.stuck_threads or not signals.throughput:
             return []
         level = signals.threads
-        # As many as are busy now, and a bit; never more than there are.
-        self._enough = max(signals.least_threads, math.ceil(signals.utilisation * level / self._busy_share - 1e-9))
+        self._enough = self._enough_for(signals)
         recalled = self._recalled(signals)
         if recalled is not None and recalled != level:
             return [_threads(level, recalled, f"{recalled} threads were best when the load was like this before")]
         if self._is_held_back(signals):
             return []
         return super().decide(signals)
+
+    def _enough_for(self, signals: Signals) -> int:
+        """As many as are busy now, and a bit; all of them, where those that are not would be hardly one."""
+        level = signals.threads
+        needed = signals.utilisation * level / self._busy_share
+        if level - needed < max(1.25, 0.1 * level):
+            return level
+        return max(signals.least_threads, math.ceil(needed - 1e-9))
 
     def _is_held_back(self, signals: Signals) -> bool:
         """Whether less comes than could be done: then throughput says nothing about threads, but idleness does."""
@@ -171,6 +183,11 @@ class Trend(Figure7):
             and not signals.backlog
             and self._busy_share * 0.5 <= signals.utilisation <= self._busy_share
         )
+
+    def record(self, level: int, throughput: float) -> Record:
+        """Averaged with what was seen there before: one period may be better than the next by chance."""
+        known = self._records.get(level)
+        return Record(throughput if known is None else (throughput + known.throughput) / 2, enough=self._enough)
 
     def change_in_load(self, level: int, throughput: float) -> bool:
         return False  # noticed by what a tuple costs, which does not depend on the level
@@ -209,11 +226,12 @@ class Trend(Figure7):
         if enough < level and (below is None or below < enough):
             below = enough
         above: int | None = min((other for other in known if other > level), default=None)
-        if signals.utilisation < self._busy_share:
-            return below, above  # those that there are have time
+        seen_above = [self._records[other].enough for other in known if other > level]
+        if signals.utilisation < self._busy_share or any(0 < seen <= level for seen in seen_above):
+            return below, above  # those that there are have time, or there was no work for more
         if above is None:
             above = min(2 * level, signals.most_threads)
-        elif above - level > max(1, level // 4) and not self._is_better(self._at(above), signals.throughput):
+        elif above - level > max(1, level // 4) and not self._is_better(self._at(above), self._at(level)):
             above = (level + above) // 2  # what is best lies between the two
         if above is not None and (above <= level or above > signals.most_threads):
             above = None
@@ -221,15 +239,15 @@ class Trend(Figure7):
 
     def _followed(self, signals: Signals, below: int | None, above: int | None) -> tuple[int, int]:
         level = signals.threads
-        may_be_better = not self._trusts(below) or self._is_better(signals.throughput, self._at(below))
+        may_be_better = not self._trusts(below) or self._is_better(self._at(level), self._at(below))
         if above is not None and not self._trusts(above) and may_be_better and self._may_add(signals):
             return (3 if below is None else 1), above
-        if self._trusts(above) and self._may_add(signals) and self._is_better(self._at(above), signals.throughput):
+        if self._trusts(above) and self._may_add(signals) and self._is_better(self._at(above), self._at(level)):
             assert above is not None
             return 2, above
         if below is not None and not self._trusts(below):
             return 4, below
-        if below is not None and not self._is_worse(self._at(below), signals.throughput):
+        if below is not None and not self._is_worse(self._at(below), self._at(level)):
             return 5, below
         return 6, level
 

@@ -43,6 +43,7 @@ _SPLITS: Mapping[str, Callable[[], Splitter] | None] = {
     "round-robin": RoundRobin,
     "least-loaded": LeastLoaded,
 }
+_PROMPT_SECONDS = 0.0002
 Threading = Literal["dynamic", "dedicated", "manual"]
 
 
@@ -119,6 +120,7 @@ class Local(Engine):
             has_companions=workers == "processes",
             has_replicas=threading != "manual",
             help_share=helping,
+            help_seconds=_PROMPT_SECONDS if self.is_prompt else Settings.help_seconds,
             reorder=_REORDER[reorder],
             reorder_size=reorder_size,
             split=_SPLITS[split],
@@ -137,6 +139,12 @@ class Local(Engine):
             return None
         chosen = elastic if isinstance(elastic, Elastic) else Elastic()
         return chosen if self.threading == "dynamic" else replace(chosen, threads="fixed")
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether workers may wake each other at once: there is no GIL, or somebody sees to it that nobody fights."""
+        sees_to_it = self.elastic is not None and self.elastic.threads != "fixed" and self.elastic.apply
+        return sees_to_it or not Gauge.python_has_gil()
 
     def gauge(self, clock: Clock) -> Gauge:
         """Where a run's cores are, and how busy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -58,9 +59,9 @@ class Cell(ABC):
     Only the worker that has claimed a cell may call `step`. `notify` queues it or marks it dirty.
     """
 
-    help_seconds = 0.002
-    """How long it must be busy before a worker asks for help with what else is ready: four times the interval at which
-    threads take the GIL from each other. Help with less costs more than it brings."""
+    help_seconds = math.inf
+    """How long it must be busy before a worker asks for help with what else is ready, where the run does not know
+    better."""
     chunks_when_busy = 4
     """How many chunks to take in one where many tuples are waiting."""
 

@@ -47,6 +47,9 @@ class Settings:
     has_companions: bool = False
     """Whether functions without state run in companion processes."""
     help_share: float = 0.0
+    help_seconds: float = 0.002
+    """How long an operator must be busy before a worker asks for help with what else is ready: under a GIL four times
+    the interval at which threads take it from each other, where none is fought for a few times what waking costs."""
     has_replicas: bool = True
     """Whether operators may have replicas at all: on one thread they would bring nothing."""
     reorder: Callable[[int, Outlet], ReorderBuffer] = Ring

@@ -76,11 +76,11 @@ class Simulated(Local):
         for option in ("checkpoint", "clock", "driver"):
             if option in options:
                 raise FlowError(f"engine 'simulated': there is no {option}= in a simulation")
+        self.gil = gil
         super().__init__(threads=cores if threads is None else threads, **options)
         self.cores = cores
         self.costs = _costs(costs)
         self.seed = seed
-        self.gil = gil
         self.machine = Machine.of(machine)
         self.input_rate = constant(input_rate) if isinstance(input_rate, int | float) else input_rate
         self.seconds = seconds
@@ -97,6 +97,10 @@ class Simulated(Local):
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
         return (SimulatedJob if self.like == "local" else SimulatedBatchJob)(self, graph, at_end or "close")
+
+    @property
+    def is_prompt(self) -> bool:
+        return not self.gil or super().is_prompt
 
     def gauge(self, clock: Clock) -> Gauge:
         return Gauge(self.cores, VirtualCpu(clock, self.cores).share, self.gil)
