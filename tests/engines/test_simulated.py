@@ -18,7 +18,8 @@ from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
 from tests.spark.flows import FLOWS, outputs
 
-IDEAL = Machine(**{name: 0.0 for name in Machine.__dataclass_fields__ if name != "slice_seconds"})
+NOT_NUMBERS = ("slice_seconds", "policy_seconds")
+IDEAL = Machine(policy_seconds={}, **dict.fromkeys(Machine.__dataclass_fields__.keys() - set(NOT_NUMBERS), 0.0))
 """A machine on which nothing but the work takes time."""
 
 

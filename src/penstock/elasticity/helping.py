@@ -42,7 +42,8 @@ class Helping(Controller):
         pair = (helper.name, helped.name)
         ratio = self._ratios.get(pair, 0.0)
         asks = helped.can_be_helped and helped.full_share >= _CONGESTED
-        is_congested = helper.full_share >= _CONGESTED and not helper.is_source
+        # A helper that is congested because it can't write on is not too busy to help: on the contrary.
+        is_congested = helper.full_share >= _CONGESTED and not asks
         # Helpers of helpers: a chain in which everyone does the next one's work.
         is_helped = any(other > 0 for (_, name), other in self._ratios.items() if name == helper.name)
         if asks and is_helped:
@@ -50,7 +51,7 @@ class Helping(Controller):
         elif is_congested and ratio:
             after = ratio - ratio * self._step
             reason = f"the helper's own input is full {helper.full_share:.0%} of the time"
-        elif asks and not is_congested:
+        elif asks:
             after = ratio + (1 - ratio) * self._step
             reason = f"it is full {helped.full_share:.0%} of the time and asks for help"
         elif ratio and self._relieved[helped.name] > _RELIEVED_PERIODS:

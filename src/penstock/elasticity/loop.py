@@ -1,18 +1,18 @@
 """The one loop of every engine: signals, controllers, changes; one at a time, in an order that is always the same.
 
-First bounds, then the GIL's veto, replicas (and tasks), threads (and executors), helping. After a change one period is
-not shown to anybody: it is neither before nor after.
+First bounds, then the GIL's veto, replicas (tasks and executors), threads, admission, helping. After a change one
+period is not shown to anybody: it is neither before nor after.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.elasticity.bottleneck import Bottleneck
 from penstock.elasticity.helping import Helping
-from penstock.elasticity.predictive import Predictive
+from penstock.elasticity.predictive import Admitting, Predictive
 from penstock.elasticity.signals import Change, Controller, Signals
 from penstock.elasticity.threads import Figure7, Trend, Utilisation
 from penstock.errors import FlowError
@@ -60,9 +60,14 @@ class Elastic:
             if least < 1 or (most is not None and most < least):
                 raise FlowError(f"elastic: 1 <= least_{option} <= most_{option} must hold, not {least}, {most}")
 
+    def for_batches(self) -> Elastic:
+        """On an engine that runs stage after stage: threads are its slots, and nobody idles beside a busy stage."""
+        return replace(self, threads="fixed", helping=False)
+
     def controllers(self) -> list[Controller]:
         """Copies of their own for one run, in the order in which they are asked."""
         chosen = [_resolved(self.replicas, REPLICAS), _resolved(self.threads, THREADS)]
+        chosen.append(Admitting())
         if self.helping:
             chosen.append(Helping() if self.helping is True else copy.deepcopy(self.helping))
         return [one for one in chosen if one is not None]
@@ -93,14 +98,21 @@ class Loop:
             self._is_settling = False
             return "", []
         for name, changes in self._asked(signals):
-            real = [change for change in changes if change.before != change.after and not self._is_vetoed(change)]
+            real = [
+                change for change in changes if change.before != change.after and not self._is_vetoed(change, signals)
+            ]
             if real:
-                self._is_settling = name != Helping.name
+                self._is_settling = name not in (Helping.name, Admitting.name)
                 return name, real
         return "", []
 
-    def _is_vetoed(self, change: Change) -> bool:
-        return change.what == "threads" and change.after > change.before and self._gil_periods > 0
+    def _is_vetoed(self, change: Change, signals: Signals) -> bool:
+        """Where the GIL was the limit, more threads are out of the question for a while, and replicas that compute."""
+        if not self._gil_periods or change.after <= change.before:
+            return False
+        one = signals.operators.get(change.operator)
+        computes = one is not None and one.cpu_share > 0.5 and not one.has_own_process
+        return change.what == "threads" or (change.what == "replicas" and computes)
 
     def _asked(self, signals: Signals) -> Sequence[tuple[str, Sequence[Change]]]:
         """In the order of precedence. All are asked, because all remember; who comes first wins."""

@@ -43,28 +43,53 @@ class Demand:
         return min(wanted, math.floor(1 / max(self.hottest_share, 1e-6)) + 1)
 
 
-def shares(signals: Signals) -> dict[str, float]:
+class Shares:
     """Equations 3 and 4: how many tuples reach an operator for each one that is read, along all ways.
 
     >>> read = OperatorSignals("in", received=100, emitted=100, is_source=True)
     >>> split = OperatorSignals("split", received=50, emitted=500, inputs={"in": 100})
     >>> count = OperatorSignals("count", received=300, inputs={"split": 400})
-    >>> shares(Signals(1.0, 1.0, {one.name: one for one in (read, split, count)}))
-    {'in': 1.0, 'split': 1.0, 'count': 8.0}
+    >>> shares = Shares()
+    >>> shares.add(Signals(1.0, 1.0, {one.name: one for one in (read, split, count)}))
+    >>> shares["in"], shares["split"], shares["count"]
+    (1.0, 1.0, 8.0)
     """
-    read = sum(one.emitted for one in signals.operators.values() if one.is_source)
-    found: dict[str, float] = {}
-    for name, one in signals.operators.items():
-        if one.is_source:
-            found[name] = one.emitted / read if read else 0.0
-            continue
-        total = 0.0
-        for before, sent in one.inputs.items():
-            writer = signals.operators.get(before)
-            processed = 0 if writer is None else writer.emitted if writer.is_source else writer.received
-            total += sent / processed * found.get(before, 0.0) if processed else 0.0
-        found[name] = total
-    return found
+
+    def __init__(self) -> None:
+        self._of_edges: dict[tuple[str, str], float] = {}
+        """By who sends and who receives: tuples sent for each that the first has processed."""
+        self._of_sources: dict[str, float] = {}
+        self._found: dict[str, float] = {}
+
+    def __getitem__(self, name: str) -> float:
+        return self._found.get(name, 0.0)
+
+    def add(self, signals: Signals) -> None:
+        """A period more; where nothing was processed, what was known stays."""
+        read = sum(one.emitted for one in signals.operators.values() if one.is_source)
+        for name, one in signals.operators.items():
+            if one.is_source and read:
+                self._of_sources[name] = _faded(self._of_sources.get(name), one.emitted / read)
+            for before, sent in one.inputs.items():
+                writer = signals.operators.get(before)
+                processed = 0 if writer is None else writer.emitted if writer.is_source else writer.received
+                if processed:
+                    edge = (before, name)
+                    self._of_edges[edge] = _faded(self._of_edges.get(edge), sent / processed)
+        self._found = {}
+        sources = [name for name, one in signals.operators.items() if one.is_source]
+        for name, one in signals.operators.items():
+            if one.is_source:
+                self._found[name] = self._of_sources.get(name, 1 / len(sources))
+            else:
+                # What is read goes to every reader, as long as nothing else was seen.
+                usual = {before: 1.0 if before in sources else 0.0 for before in one.inputs}
+                ways = [self._of_edges.get((before, name), usual[before]) * self[before] for before in one.inputs]
+                self._found[name] = sum(ways)
+
+
+def _faded(before: float | None, now: float) -> float:
+    return now if before is None else _FADING * before + (1 - _FADING) * now
 
 
 class Predictive(Controller):
@@ -76,12 +101,12 @@ class Predictive(Controller):
 
     name = "predictive"
 
-    def __init__(self, drain_seconds: float = 30.0, headroom: float = 0.0, grace: int = 2) -> None:
+    def __init__(self, drain_seconds: float = 60.0, headroom: float = 0.0, grace: int = 2) -> None:
         self._drain_seconds = drain_seconds
         self._headroom = headroom
         self._rate = Forecast()
         self._costs: dict[str, _Cost] = defaultdict(_Cost)
-        self._shares: dict[str, float] = {}
+        self._shares = Shares()
         self._recent: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=grace))
 
     def decide(self, signals: Signals) -> Sequence[Change]:
@@ -109,12 +134,7 @@ class Predictive(Controller):
     def _learn(self, signals: Signals) -> None:
         if signals.offered_rate is not None:
             self._rate.add(signals.offered_rate)
-        if any(one.is_source and one.emitted for one in signals.operators.values()):
-            found = shares(signals)
-            self._shares = {
-                name: share if name not in self._shares else _FADING * self._shares[name] + (1 - _FADING) * share
-                for name, share in found.items()
-            }
+        self._shares.add(signals)
         for name, one in signals.operators.items():
             if one.received and not one.is_source:
                 self._costs[name].add(one)
@@ -123,7 +143,7 @@ class Predictive(Controller):
         """Tuples a second to be ready for; where they can be read at any speed, as many as the cores can do."""
         if signals.offered_rate is not None:
             return max(signals.offered_rate, self._rate.next()) * (1 + self._headroom)
-        work = sum(self._shares.get(name, 0.0) * cost.seconds for name, cost in self._costs.items())
+        work = sum(self._shares[name] * cost.seconds for name, cost in self._costs.items())
         if signals.is_gil_bound or not work:
             return None
         return signals.cores / work
@@ -135,7 +155,7 @@ class Predictive(Controller):
         for name, one in signals.operators.items():
             if one.is_source or name not in self._costs:
                 continue
-            share = self._shares.get(name, 0.0)
+            share = self._shares[name]
             waiting = one.queue_length + signals.backlog * share + self._above(signals, name)
             tuples = rate * share + (waiting / self._drain_seconds if is_open else 0.0)
             found[name] = Demand(tuples, self._costs[name].at(one.replicas), one.hottest_share)
@@ -143,7 +163,7 @@ class Predictive(Controller):
 
     def _above(self, signals: Signals, name: str) -> float:
         """Tuples that wait further up, as many as they will be when they come here."""
-        share = self._shares.get(name, 0.0)
+        share = self._shares[name]
         total, seen, level = 0.0, set(), list(signals.operators[name].inputs)
         while level:
             before = level.pop()
@@ -152,7 +172,7 @@ class Predictive(Controller):
                 continue
             seen.add(before)
             level += one.inputs
-            if self._shares.get(before):
+            if self._shares[before]:
                 total += one.queue_length * share / self._shares[before]
         return total
 
@@ -197,31 +217,56 @@ class Predictive(Controller):
         """Slots for all that a batch has to do in its interval; as many tasks in each stage as have enough to do."""
         batches = signals.batches
         assert batches is not None
-        work = sum(demand.cores for demand in demands.values())  # seconds of work a second
-        interval = batches.interval_seconds
-        slots = signals.threads
+        interval, slots = batches.interval_seconds, signals.threads
         changes = []
-        if interval > batches.fixed_seconds:
-            slots = max(1, math.ceil(work * interval / (interval - batches.fixed_seconds) - _SLACK))
-            executors = math.ceil(slots / batches.slots_each) * batches.slots_each
-            wanted = min(max(executors, signals.least_threads), signals.most_threads)
-            before = signals.threads
-            settled = self._settled(OperatorSignals("", replicas=before), wanted, wanted)
-            if settled != before:
-                room = interval - batches.fixed_seconds
+        if interval > batches.fixed_seconds and not signals.stuck_threads:
+            work = sum(demand.cores for demand in demands.values())  # seconds of work a second
+            room = interval - batches.fixed_seconds
+            wanted = max(1, math.ceil(work * interval / room - _SLACK))
+            wanted = math.ceil(wanted / batches.slots_each) * batches.slots_each
+            wanted = min(max(wanted, signals.least_threads), signals.most_threads)
+            settled = self._settled(OperatorSignals("", replicas=slots), wanted, wanted)
+            if settled != slots:
                 reason = f"{work:.2f} seconds of work come in a second, and a batch has {room:.2f} of {interval:g} s"
-                changes.append(Change("executors", "", before, settled, reason))
-            slots = min(slots, settled)
-        seconds = interval or signals.seconds
+                changes.append(Change("executors", "", slots, settled, reason))
+            slots = settled
         for name, demand in demands.items():
             one = signals.operators[name]
-            tasks = max(1, min(slots, one.most_replicas, math.ceil(demand.cores * seconds / _TASK_SECONDS)))
-            tasks = max(tasks, one.least_replicas)
+            seconds = demand.cores * interval if interval else one.busy_seconds
+            tasks = max(1, min(slots, math.ceil(seconds / _TASK_SECONDS)))
+            tasks = min(max(tasks, one.least_replicas), one.most_replicas)
             settled = self._settled(one, tasks, tasks)
             if settled != one.replicas:
-                reason = f"{demand.cores * seconds:.2f} s of work a batch on {slots} slots"
+                reason = f"{seconds:.2f} s of work in a batch, on {slots} slots"
                 changes.append(Change("replicas", name, one.replicas, settled, reason))
         return changes
+
+
+class Admitting(Controller):
+    """As many tuples in a batch as its interval can hold, so that a backlog is not one endless batch."""
+
+    name = "admission"
+
+    def __init__(self, least_rows: int = 1000) -> None:
+        self._least_rows = least_rows
+        self._seconds_per_row = 0.0
+
+    def decide(self, signals: Signals) -> Sequence[Change]:
+        batches = signals.batches
+        if batches is None or not batches.rows or batches.interval_seconds <= batches.fixed_seconds:
+            return []
+        cost = signals.busy_seconds / batches.rows
+        self._seconds_per_row = _faded(self._seconds_per_row or None, cost)
+        if not self._seconds_per_row:
+            return []
+        room = batches.interval_seconds - batches.fixed_seconds
+        fits = max(self._least_rows, int(room * signals.threads / self._seconds_per_row))
+        if 0.8 <= fits / max(1, batches.most_rows) <= 1.25:
+            return []
+        reason = (
+            f"{room:.2f} s of a batch on {signals.threads} slots hold so many at {self._seconds_per_row * 1e6:,.1f} µs"
+        )
+        return [Change("rows", "", batches.most_rows, fits, reason)]
 
 
 class _Cost:
@@ -236,7 +281,7 @@ class _Cost:
     def add(self, one: OperatorSignals) -> None:
         cpu = one.cpu_seconds / one.received
         before = self._cpu.get(one.replicas)
-        self._cpu[one.replicas] = cpu if before is None else _FADING * before + (1 - _FADING) * cpu
+        self._cpu[one.replicas] = _faded(before, cpu)
         self._least_waiting = min(self._least_waiting, max(0.0, one.busy_seconds - one.cpu_seconds) / one.received)
         self._last = one.replicas
 

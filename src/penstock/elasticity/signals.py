@@ -60,6 +60,8 @@ class Batches:
     """Tuples that the last batches have read in this period."""
     slots_each: int = 1
     """Tasks that an executor can run at once."""
+    most_rows: int = 0
+    """How many tuples a batch may read now."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Signals:
     system_cpu: float = 0.0
     """The share of all cores that anybody used."""
     has_gil: bool = False
+    gil_seconds: float = 0.0
+    """How long threads have waited for the GIL where that is no part of how long they were busy."""
     offered_rate: float | None = None
     """Tuples a second that have come to the sources; `None` where they can be read as fast as one likes."""
     backlog: int = 0
@@ -111,7 +115,7 @@ class Signals:
         if not self.has_gil:
             return False
         inside = sum(one.busy_seconds for one in self.operators.values() if not one.has_own_process)
-        return inside > 1.3 * self.seconds and self.cores_used < 1.15 and self.cores > 1
+        return inside + self.gil_seconds > 1.3 * self.seconds and self.cores_used < 1.15 and self.cores > 1
 
     def readers(self, name: str) -> list[OperatorSignals]:
         """Those that have received something from an operator."""

@@ -190,11 +190,18 @@ class LocalJob(BackgroundJob):
             raise
         self._driver.attach(self._run)
         self._steering: Steering | None = None
+        self._steer(engine, clock)
+        self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
+
+    def _gauge(self, engine: Local, clock: Clock) -> Gauge:
+        return engine.gauge(clock)
+
+    def _steer(self, engine: Local, clock: Clock) -> None:
+        """Let threads, replicas and helpers find their own number."""
         if engine.elastic is not None and isinstance(self._driver, Pool):
-            self._meter = Meter(self._run, self._driver, engine.gauge(clock), engine.elastic)
+            self._meter = Meter(self._run, self._driver, self._gauge(engine, clock), engine.elastic)
             self._steering = Steering(engine.elastic, clock.now, self._meter.read, self._apply, self._run.decisions)
             self._driver.watch(engine.elastic.period, self._steering.look)
-        self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def stop(self, drain: bool = True) -> None:
         self._ends_at_once = self._ends_at_once or not drain

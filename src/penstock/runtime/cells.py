@@ -284,13 +284,14 @@ class Cell(ABC):
         """
         outbox, self._outbox = self._outbox, []
         for target, values, born in outbox:
-            share = self.run.help_share(self, target.reader)
-            kept = values if isinstance(values, Helped) else values[: len(values) - int(len(values) * share)]
-            helped = target.reader.helped(values[len(kept) :], born) if len(kept) < len(values) else None
-            if helped is None:
-                self._outbox.append((target, values, born))
-                continue
-            self._outbox += [(target, part, born) for part in (kept, helped) if part]
+            self._outbox += [(target, part, born) for part in self.parts_with_help(target, values, born)]
+
+    def parts_with_help(self, target: Port, values: list[Any], born: float) -> list[list[Any]]:
+        """What is left for a reader, and what was done for it; or all of it."""
+        share = self.run.help_share(self, target.reader)
+        kept = values if isinstance(values, Helped) else values[: len(values) - int(len(values) * share)]
+        helped = target.reader.helped(values[len(kept) :], born) if len(kept) < len(values) else None
+        return [values] if helped is None else [part for part in (kept, helped) if part]
 
     def helped(self, values: list[Any], born: float) -> Helped | None:
         """Process tuples before they are here, if that can be done and somebody is at work here already."""

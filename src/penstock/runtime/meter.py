@@ -26,6 +26,8 @@ class Gauge:
     system_cpu: Callable[[], float]
     """The share of all cores that was used since it was last asked."""
     has_gil: bool
+    gil_seconds: Callable[[], float] = lambda: 0.0
+    """How long threads have waited for the GIL so far, where that is no part of how long they were busy."""
 
     @staticmethod
     def python_has_gil() -> bool:
@@ -56,6 +58,7 @@ class Meter:
         self._before: dict[str, _Totals] = {}
         self._sent_before: dict[tuple[str, str], int] = {}
         self._offered_before = 0.0
+        self._gil_before = 0.0
 
     def read(self) -> Signals:
         """What has happened since the last time."""
@@ -81,10 +84,15 @@ class Meter:
             cores_used=used,
             system_cpu=self._gauge.system_cpu(),
             has_gil=self._gauge.has_gil,
+            gil_seconds=self._waited_for_gil(),
             offered_rate=rate,
             backlog=backlog,
             helping=dict(run.help_shares),
         )
+
+    def _waited_for_gil(self) -> float:
+        before, self._gil_before = self._gil_before, self._gauge.gil_seconds()
+        return self._gil_before - before
 
     def group(self, name: str) -> list[Node]:
         """The operators that can be rescaled together, by the name of their first."""
@@ -163,8 +171,7 @@ class Meter:
             groups = [list(writer.nodes)] if isinstance(writer, Team) else scalable(writer)
             before = self._sent_before.get((name, port.name), 0)
             self._sent_before[name, port.name] = port.total
-            if port.total > before:
-                sent[groups[-1][0].name] = sent.get(groups[-1][0].name, 0) + port.total - before
+            sent[groups[-1][0].name] = sent.get(groups[-1][0].name, 0) + port.total - before
         return sent
 
     def _bounds(self, group: list[Node]) -> tuple[int, int]:

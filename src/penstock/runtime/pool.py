@@ -76,6 +76,10 @@ class Pool(ABC):
         """Let a sleeping worker look for work; where each has its own cell, whose this is, or all of them."""
 
     @abstractmethod
+    def look_soon(self) -> None:
+        """Let the driver look around before it would by itself."""
+
+    @abstractmethod
     def _begin(self, worker: Worker) -> None:
         """Let a new worker work."""
 
@@ -92,6 +96,8 @@ class Pool(ABC):
     def attach(self, run: Run) -> None:
         self._run = run
         run.scheduler.is_asked = not self._dedicated
+        if self._dedicated:
+            run.on_new_cells = self.look_soon
 
     @property
     def leaving(self) -> int:

@@ -95,6 +95,15 @@ class Replica(Cell):
         # What one has learnt, the others need not find out.
         return super().budget(waiting) if self.seconds_per_tuple else self.team.known_budget(self, waiting)
 
+    def help_readers(self) -> None:
+        unit, outputs = self._unit, self.team.outputs
+        if unit is None:
+            return
+        given, unit.given = unit.given, []
+        for port, values, born in given:
+            parts = self.parts_with_help(outputs[port][0], values, born) if len(outputs[port]) == 1 else [values]
+            unit.given += [(port, part, born) for part in parts]
+
     def flush(self) -> bool:
         unit, self._unit = self._unit, None
         if unit is not None:

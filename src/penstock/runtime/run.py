@@ -101,6 +101,8 @@ class Run:
         self.event_loop: EventLoop = ThreadedEventLoop(f"penstock-{graph.flow}-asyncio")
         self.largest_chunk = max(1, settings.queue_size // 2)
         self.cells: list[Cell] = []
+        self.on_new_cells: Callable[[], None] = lambda: None
+        """Told when there are cells that nobody has run before: where each has a worker of its own, it needs one."""
         self.is_over = False
         self.is_stopping = False
         self.is_pausing = False
@@ -191,12 +193,14 @@ class Run:
         with self._lock:
             self._remaining += 1
             self.cells = sorted([*self.cells, cell], key=lambda cell: cell.place)
+        self.on_new_cells()
         cell.notify()
 
     def replace(self, cell: Cell, other: Cell) -> None:
         """Another cell takes the place of one that nobody runs."""
         with self._lock:
             self.cells = [other if one is cell else one for one in self.cells]
+        self.on_new_cells()
         other.notify()
 
     def runnable(self) -> list[Cell]:

@@ -101,6 +101,7 @@ class Team(Cell):
             self._replicas = replicas
             if self._lanes is not None:
                 self._lanes.resize(count)
+        self.run.on_new_cells()
         for replica in replicas:
             if replica.has_more():
                 replica.notify()

@@ -25,7 +25,8 @@ class Threads(Pool):
         self._condition = threading.Condition(self._mutex)
         """Where workers sleep; those that have a cell of their own sleep each on one of their own."""
         self._own: dict[Cell, threading.Condition] = {}
-        self._is_over = threading.Event()
+        self._news = threading.Event()
+        """The run is over, or there is something to look at."""
         self._parked = 0
         self._kept_until = math.inf
         """When the first of the parked workers that keep the time will wake up."""
@@ -45,11 +46,14 @@ class Threads(Pool):
             else:
                 self._wake_one(self._condition if cell is None else self._own.get(cell, self._condition))
         if self._run.is_over:
-            self._is_over.set()
+            self._news.set()
 
     def _wake_one(self, condition: threading.Condition) -> None:
         with condition:
             condition.notify()
+
+    def look_soon(self) -> None:
+        self._news.set()
 
     def drive(self) -> None:
         run = self._run
@@ -58,7 +62,11 @@ class Threads(Pool):
         try:
             run.open()
             self._adjust()
-            while not self._is_over.wait(self._seconds_to_watch()):
+            while not run.is_over:
+                self._news.wait(self._seconds_to_watch())
+                self._news.clear()
+                if run.is_over:
+                    break
                 self._look_around()
                 run.timers.fire(run.clock.now())
                 if not run.scheduler.is_empty:

@@ -126,6 +126,9 @@ class Virtual(Pool):
         self._next_watch = self._watch_seconds
         self._horizon = min(self._next_watch, self._until)
 
+    def look_soon(self) -> None:
+        self._hear()
+
     def _hear(self) -> None:
         self._has_heard = True
         self._outside.set()

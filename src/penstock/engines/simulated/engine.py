@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from penstock.clock import Clock, FakeClock
 from penstock.costs import Cost, Seconds
+from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, Job
+from penstock.engines.batch_meter import BatchEnd, BatchMeter
 from penstock.engines.local import Local, LocalJob
 from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.machine import Machine
@@ -19,11 +21,13 @@ from penstock.engines.simulated.timeline import Timeline
 from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock, VirtualCpu
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
-from penstock.observe.report import Report, Simulation
+from penstock.observe.report import BatchReport, OperatorReport, Report, Simulation
 from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
+from penstock.runtime.end_cells import SourceCell
 from penstock.runtime.meter import Gauge
 from penstock.runtime.slots import Slots
+from penstock.runtime.steering import Steering
 from penstock.runtime.virtual import Virtual
 
 Costs = Mapping[str, Cost | Seconds] | str | os.PathLike[str]
@@ -87,6 +91,7 @@ class Simulated(Local):
         self.compute = compute
         self.timeline = timeline
         self.like = like
+        self.most_slots = (self.elastic.most_threads if self.elastic is not None else None) or cores
         self.trigger = trigger
         self.batch_rows = batch_rows
         self._companion_seconds = None
@@ -135,6 +140,10 @@ class SimulatedJob(LocalJob):
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False)
         super().__init__(engine, charging.charged(graph), at_end, settings, self._clock, driver)
 
+    def _gauge(self, engine: Local, clock: Clock) -> Gauge:
+        gil = self._gil
+        return replace(engine.gauge(clock), gil_seconds=lambda: 0.0 if gil is None else gil.waited_seconds)
+
     def _to_the_end(self) -> Report:
         report = super()._to_the_end()
         if self._timeline is not None and self._simulated.timeline is not None:
@@ -160,10 +169,13 @@ class SimulatedBatchJob(LocalJob):
 
     def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
         clock, ledger = FakeClock(), Ledger()
-        self._clock = clock
+        self._clock, self._ledger = clock, ledger
+        self._simulated = engine
+        self._plan = make_plan(graph)
+        self._tasks = {group.number: engine.cores for group in self._plan.groups}
         self._executors = Executors(engine.cores, engine.machine.executor_start_seconds)
         self._batches = MicroBatches(
-            make_plan(graph),
+            self._plan,
             engine.machine,
             clock,
             ledger,
@@ -175,6 +187,59 @@ class SimulatedBatchJob(LocalJob):
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, replicas=1)
         driver = Virtual(1, clock, Instantly(), until=engine.seconds)
         super().__init__(engine, charging.charged(graph), at_end, settings, clock, driver)
+
+    def _steer(self, engine: Local, clock: Clock) -> None:
+        """Not by the clock, but batch by batch."""
+        if engine.elastic is not None:
+            elastic = engine.elastic.for_batches()
+            self._meter_batches = BatchMeter(self._plan, elastic)
+            self._steering = Steering(elastic, clock.now, self._never, self._apply, self._run.decisions)
+            self._batches.on_end = self._after_batch
+
+    def _never(self) -> Signals:
+        raise AssertionError("it is told when a batch is over")
+
+    def _after_batch(self, batch: BatchReport) -> None:
+        assert self._steering is not None
+        now, engine = self._clock.now(), self._simulated
+        slots = self._executors.slots(now)
+        end = BatchEnd(
+            time=now,
+            seconds=batch.seconds,
+            counts=self._charged_counts(),
+            tasks=self._tasks,
+            slots=slots,
+            least_slots=1,
+            most_slots=engine.most_slots,
+            slots_awaited=max(0, self._executors.requested - slots),
+            slots_each=1,
+            interval_seconds=engine.trigger,
+            most_rows=self._batches.most_rows,
+            offered=self._offered(),
+        )
+        self._steering.step(self._meter_batches.read(end))
+
+    def _charged_counts(self) -> dict[str, OperatorReport]:
+        """With what operators would have spent, for no time passes while they compute."""
+        spent = self._ledger.total_by_operator
+        return {name: replace(one, busy_seconds=spent.get(name, 0.0)) for name, one in self._run.counts().items()}
+
+    def _offered(self) -> float | None:
+        counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
+        return None if not counts or None in counts else sum(count for count in counts if count is not None)
+
+    def _apply(self, change: Change, signals: Signals) -> bool:
+        match change.what:
+            case "executors":
+                self._executors.request(int(change.after), self._clock.now())
+            case "replicas":
+                self._tasks[self._meter_batches.group(change.operator).number] = int(change.after)
+            case "rows":
+                self._batches.most_rows = min(int(change.after), self._simulated.batch_rows)
+                return self._batches.most_rows != change.before
+            case _:
+                return False
+        return True
 
     @property
     def threads(self) -> int:

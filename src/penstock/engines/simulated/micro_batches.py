@@ -7,7 +7,7 @@ clock moves on. Sources pause between two batches, as they do for a checkpoint.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from penstock.clock import FakeClock
 from penstock.engines.simulated.machine import Machine
@@ -21,11 +21,11 @@ class Ledger:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = defaultdict(float)
-        self.total_seconds = 0.0
+        self.total_by_operator: dict[str, float] = defaultdict(float)
 
     def spend(self, operator: str, seconds: float) -> None:
         self._seconds[operator] += seconds
-        self.total_seconds += seconds
+        self.total_by_operator[operator] += seconds
 
     def settle(self) -> Mapping[str, float]:
         settled, self._seconds = self._seconds, defaultdict(float)
@@ -48,6 +48,10 @@ class Executors:
         self._slots = slots
         self._start_seconds = start_seconds
         self._requested = (slots, 0.0)
+
+    @property
+    def requested(self) -> int:
+        return self._requested[0]
 
     def request(self, slots: int, now: float) -> None:
         """Fewer at once, more when they have started."""
@@ -82,7 +86,7 @@ class MicroBatches:
         self._ledger = ledger
         self._executors = executors
         self._trigger_seconds = trigger_seconds
-        self._most_rows = most_rows
+        self.most_rows = most_rows
         self._sources = [node.name for node in plan.graph.sources]
         self._before = self._settled = 0
         """What sources had read when they last asked, and when the last batch was over."""
@@ -92,6 +96,8 @@ class MicroBatches:
         self.used_seconds = 0.0
         """Of all slots together."""
         self.batches: list[BatchReport] = []
+        self.on_end: Callable[[BatchReport], None] | None = None
+        """Told when a batch is over."""
 
     def opened(self, run: Run) -> None:
         self._run = run
@@ -103,7 +109,7 @@ class MicroBatches:
         """Asked when a source has read something, or finds that no more has come."""
         rows = self._read()
         is_idle, self._before = rows == self._before, rows
-        return rows - self._settled >= (1 if is_idle else self._most_rows)
+        return rows - self._settled >= (1 if is_idle else self.most_rows)
 
     def _read(self) -> int:
         return sum(self._run.cell_of(name).passed()[0] for name in self._sources)
@@ -118,6 +124,8 @@ class MicroBatches:
         for born in self._born:
             self._note_latency(self._clock.now() - born)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
+        if self.on_end is not None:
+            self.on_end(self.batches[-1])
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
 

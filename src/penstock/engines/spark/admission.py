@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from penstock.clock import Clock
@@ -72,6 +72,7 @@ class Admission:
     """The sources of one run, and the log of what was admitted."""
 
     def __init__(self, graph: Graph, files: Files, clock: Clock, limits: Limits, closes: bool) -> None:
+        self.limits = limits
         self._files = files
         self._closes = closes
         names = [name for name in files.names(_FOLDER) if name.endswith(".json")]
@@ -87,6 +88,17 @@ class Admission:
     @property
     def has_ended(self) -> bool:
         return self.is_closed or all(reader.has_ended for reader in self._readers)
+
+    def set_rows(self, rows: int) -> None:
+        """From the next batch on, read at most so many of each source."""
+        self.limits = replace(self.limits, rows=rows)
+        for reader in self._readers:
+            reader.limits = self.limits
+
+    def offered(self, now: float) -> float | None:
+        """How many tuples have come to all sources; `None` where some can be read as fast as one likes."""
+        counts = [reader.offered(now) for reader in self._readers if not reader.has_ended]
+        return None if not counts or None in counts else sum(count for count in counts if count is not None)
 
     def left(self) -> dict[str, int]:
         """How much of each source waits, where that is known."""
@@ -138,10 +150,15 @@ def _shares(parts: list[Descriptor], tasks: int) -> Iterator[list[Descriptor]]:
 class _Reader:
     """One source: what is left of it."""
 
-    def __init__(self, name: str, offset: Mapping[str, int]) -> None:
+    def __init__(self, name: str, offset: Mapping[str, int], limits: Limits) -> None:
         self.name = name
         self.offset = dict(offset)
+        self.limits = limits
         self.has_ended = False
+
+    def offered(self, now: float) -> float | None:
+        """How many tuples have come, read or not, where that is known."""
+        return None
 
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
         raise NotImplementedError
@@ -161,20 +178,26 @@ def _reader(node: Node, offset: Mapping[str, int], files: Files, clock: Clock, l
     source = node.kind.source
     if source.reads_anywhere:
         return _Ranges(node.name, source, offset, limits)
-    return _Spooled(node.name, offset, _source_chunks(source, offset, clock), files, clock, limits, source.counts_rows)
+    return _Spooled(node.name, offset, _source_chunks(source, offset, clock), files, clock, limits, source)
 
 
 class _Ranges(_Reader):
     """A source that tasks read by themselves."""
 
     def __init__(self, name: str, source: Source, offset: Mapping[str, int], limits: Limits) -> None:
-        super().__init__(name, offset)
+        super().__init__(name, offset, limits)
         self._source = source
         self._left = list(splits_from(source, offset))
-        self._most = limits.rows if source.counts_rows else limits.bytes
-        self._least = min(self._most, 16_384 if source.counts_rows else 1 << 20)
         self._versions = {split.partition: _version(split.partition) for split in self._left}
         self.has_ended = not self._left
+
+    @property
+    def _most(self) -> int:
+        return self.limits.rows if self._source.counts_rows else self.limits.bytes
+
+    @property
+    def _least(self) -> int:
+        return min(self._most, 16_384 if self._source.counts_rows else 1 << 20)
 
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
         room = self._most
@@ -249,26 +272,29 @@ class _Spooled(_Reader):
         files: Files,
         clock: Clock,
         limits: Limits,
-        counts_rows: bool = True,
+        source: Source | None = None,
     ) -> None:
-        super().__init__(name, offset)
+        super().__init__(name, offset, limits)
         self._chunks = chunks
         self._files = files
         self._clock = clock
-        self._limits = limits
-        self._counts_rows = counts_rows
+        self._source = source
+        self._counts_rows = source is None or source.counts_rows
         self._rest: Positioned | None = None
         """The end of a chunk that did not fit into the last batch."""
 
+    def offered(self, now: float) -> float | None:
+        return None if self._source is None else self._source.offered(now)
+
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
-        least = max(1, min(_LEAST_PART, self._limits.rows // tasks))
+        least = max(1, min(_LEAST_PART, self.limits.rows // tasks))
         return spooled(self.name, batch, self._read(), tasks, self._files, least)
 
     def _read(self) -> list[Any]:
         """Up to a batch's worth of values, or what has come within a moment; the offset is never beyond them."""
         values: list[Any] = []
-        until = self._clock.now() + self._limits.seconds
-        while not self.has_ended and (room := self._limits.rows - len(values)) > 0:
+        until = self._clock.now() + self.limits.seconds
+        while not self.has_ended and (room := self.limits.rows - len(values)) > 0:
             found, self._rest = self._rest or next(self._chunks, None), None
             if found is None:
                 self.has_ended = True

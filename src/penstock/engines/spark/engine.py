@@ -6,17 +6,22 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.connectors.spark_session import reason_of, session
+from penstock.elasticity.loop import Elastic
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.errors import FlowError, PenstockError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
+from penstock.observe.journal import Decision
 from penstock.observe.report import BatchReport, Latency, OperatorReport, Report
 from penstock.plan.groups import Spread, make_plan
 from penstock.runtime.background import Background, StopSignal
+
+if TYPE_CHECKING:
+    from penstock.engines.spark.steering import SparkSteering
 
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 0.1
@@ -29,7 +34,9 @@ class Spark(Engine):
 
     On `master` (`local[*]` by default), or on a `session` of yours. `checkpoint` is a directory that lets a later run
     go on where this one stopped; `trigger` is the least number of seconds between two batches. A batch takes at most
-    `rows_per_batch` from each source, or `bytes_per_batch` where positions are bytes; a stage has `parallelism` tasks.
+    `rows_per_batch` from each source, or `bytes_per_batch` where positions are bytes. A stage has `parallelism` tasks;
+    where you give none, tasks, executors (on masters that let us) and what a batch reads find their own number, as
+    `elastic` says.
     `buckets` is how many parts keyed state is kept in, for the whole life of a checkpoint; `conf` is Spark's.
     """
 
@@ -45,6 +52,7 @@ class Spark(Engine):
         parallelism: int | None = None,
         rows_per_batch: int = 1_000_000,
         bytes_per_batch: int = 128 << 20,
+        elastic: Elastic | bool | None = None,
         conf: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -64,6 +72,9 @@ class Spark(Engine):
         self.parallelism = parallelism
         self.rows_per_batch = rows_per_batch
         self.bytes_per_batch = bytes_per_batch
+        self.elastic: Elastic | None = None
+        if elastic is not False and (elastic or parallelism is None):
+            self.elastic = (elastic if isinstance(elastic, Elastic) else Elastic()).for_batches()
         self.conf = {str(name): str(value) for name, value in (conf or {}).items()}
         self.clock = clock or SystemClock()
 
@@ -90,6 +101,8 @@ class SparkJob(BackgroundJob):
         self._next_batch_at = 0.0
         self._has_ended = False
         self._history: deque[BatchReport] = deque(maxlen=_KEPT_BATCHES)
+        self._decisions: list[Decision] = []
+        self._steering: SparkSteering | None = None
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def stop(self, drain: bool = True) -> None:
@@ -159,7 +172,9 @@ class SparkJob(BackgroundJob):
             raise self._error
         batches = self.batches()
         latency = Latency.of([batch.seconds for batch in batches])
-        return Report(graph.flow, engine.name, engine.clock.now() - started, self.metrics(), latency, batches=batches)
+        elapsed = engine.clock.now() - started
+        decisions = tuple(self._decisions)
+        return Report(graph.flow, engine.name, elapsed, self.metrics(), latency, decisions, batches=batches)
 
     def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, publisher: Any) -> None:
         from pyspark.errors import StreamingQueryException
@@ -173,6 +188,12 @@ class SparkJob(BackgroundJob):
             publisher.recollect(batch, outputs)
         self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
         self._batches.tasks.update(self._wanted)
+        if engine.elastic is not None:
+            from penstock.engines.spark.steering import SparkSteering
+
+            self._steering = SparkSteering(
+                self._plan, engine.elastic, engine.clock, spark, self._batches, admission, self._decisions
+            )
         if admission.last <= last_committed(checkpoint) and not self._admit(admission) and admission.has_ended:
             return
         # Spark's simplest source, a row for each batch: there is always a next one, and it waits in `_run_batch` until
@@ -208,7 +229,10 @@ class SparkJob(BackgroundJob):
             if not self._has_ended and not self._stop.at_once:
                 self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
             raise
-        self._history.append(BatchReport(batch, clock.now() - began, self._batches.rows, self._left))
+        seconds = clock.now() - began
+        self._history.append(BatchReport(batch, seconds, self._batches.rows, self._left))
+        if self._steering is not None and self._batches.rows:
+            self._steering.after_batch(seconds, self._engine.trigger_seconds)
 
     def _admit_next(self, admission: Any) -> bool:
         """Wait until there is something for the next batch, and admit it; `False` when there never will be."""

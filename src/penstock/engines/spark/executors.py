@@ -34,6 +34,12 @@ class SparkExecutors:
             return count
         return max(1, len(self.alive())) * self.slots_each
 
+    @property
+    def most_slots(self) -> int | None:
+        """How many tasks could run at once with all the cores that this application may have, where it says so."""
+        cores = int(self._conf("spark.cores.max", "0"))
+        return cores // int(self._conf("spark.task.cpus", "1")) or None
+
     def alive(self) -> list[str]:
         """The ids of those that have registered, the oldest first."""
         found = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._spark.getExecutorIds())
