@@ -103,6 +103,9 @@ def main(master: str, which: str, folder: str, *settings: str) -> None:
             job.wait()
             compare(name, [sink.items for sink in sinks], outputs(FLOWS[name], 200, "sequential"))
         return
+    if which == "step":
+        step_in_load(master, conf)
+        return
     engine = ps.engines.Spark(master=master, parallelism=3, rows_per_batch=ROWS_PER_BATCH, conf=conf)
     flow = ps.Flow(which)
     sinks = []
@@ -117,6 +120,38 @@ def main(master: str, which: str, folder: str, *settings: str) -> None:
         compare(which, [sinks[0].items], [sinks[1].items])
         return
     compare(which, [sink.items for sink in sinks], outputs(long_flow(lambda x: x), LONG_COUNT, "sequential"))
+
+
+def counted_by_key(rate: ps.rates.Rate | None, count: int, seconds_each: float) -> tuple[ps.Flow, Any]:
+    """Some work for each number, and then a count by its last digits."""
+    flow, sink = ps.Flow("step"), ps.sinks.collect()
+
+    def work(n: int) -> int:
+        until = time.perf_counter() + seconds_each
+        while time.perf_counter() < until:
+            pass
+        return n
+
+    numbers = flow.read(ps.sources.generate(lambda n: n, count=count, rate=rate), name="in").map(work, name="work")
+    numbers.key_by(lambda n: n % 100).stateful_map(lambda seen, n: (seen + 1, (n, seen)), init=int, name="seen").write(
+        sink, name="out"
+    )
+    return flow, sink
+
+
+def step_in_load(master: str, conf: dict[str, str]) -> None:
+    """Little to do, then more than one executor can, then little again: executors go, come and go."""
+    rate = ps.rates.steps((0, 40), (25, 260), (75, 40))
+    count = int(rate.count_by(115))
+    flow, sink = counted_by_key(rate, count, 0.005)
+    engine = ps.engines.Spark(master=master, trigger=2.0, elastic=ps.Elastic(most_threads=2), conf=conf)
+    report = flow.run(engine)
+    for one in report.decisions:
+        if one.signals.get("what") == "executors":
+            print(f"executors {one.before:g} {one.after:g} at {one.time:.0f}: {one.reason}", flush=True)
+    expected_flow, expected = counted_by_key(None, count, 0.0)
+    expected_flow.run("sequential")
+    compare("step", [sink.items], [expected.items])
 
 
 def tell_batches(job: ps.engines.Job) -> None:

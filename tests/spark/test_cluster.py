@@ -120,6 +120,21 @@ def test_speculative_tasks_change_nothing(cluster, tmp_path):
     assert lines == [f"straggling {line}" for line in LONG_OUTPUT]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_step_in_load_brings_executors_and_its_end_takes_them_away(cluster, tmp_path):
+    """Two executors at first; one is given back, asked for again when the load comes, and given back when it goes."""
+    with script(cluster, "step", tmp_path) as process:
+        until(lambda: len(cluster.executors()) == 2, "two executors")
+        until(lambda: len(cluster.executors()) == 1, "one executor, for there is little to do")
+        until(lambda: len(cluster.executors()) == 2, "a second one, for the load has come")
+        until(lambda: len(cluster.executors()) == 1, "one again, for it has gone")
+        lines = rest_of_output(process, tmp_path)
+    changes = [tuple(map(int, line.split()[1:3])) for line in lines if line.startswith("executors")]
+    assert changes[:3] == [(2, 1), (1, 2), (2, 1)]
+    assert lines[-1].startswith("step 0: the same ")
+
+
 def test_nobody_at_the_master_s_address_is_one_clear_sentence(tmp_path):
     (tmp_path / "flows.py").write_text(
         "import penstock as ps\nflow = ps.Flow('f')\nflow.read(ps.sources.items([1])).write(ps.sinks.console())\n"
