@@ -27,7 +27,7 @@ from penstock.runtime.meter import Gauge, Meter
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.pool import Driver, Pool
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import PROMPT_SECONDS, Run, Settings
 from penstock.runtime.steering import Steering
 from penstock.runtime.teams import rescale, rescale_group
 from penstock.runtime.threads import Threads
@@ -43,7 +43,6 @@ _SPLITS: Mapping[str, Callable[[], Splitter] | None] = {
     "round-robin": RoundRobin,
     "least-loaded": LeastLoaded,
 }
-_PROMPT_SECONDS = 0.0002
 Threading = Literal["dynamic", "dedicated", "manual"]
 
 
@@ -120,7 +119,7 @@ class Local(Engine):
             has_companions=workers == "processes",
             has_replicas=threading != "manual",
             help_share=helping,
-            help_seconds=_PROMPT_SECONDS if self.is_prompt else Settings.help_seconds,
+            has_gil=self.has_gil,
             reorder=_REORDER[reorder],
             reorder_size=reorder_size,
             split=_SPLITS[split],
@@ -141,14 +140,12 @@ class Local(Engine):
         return chosen if self.threading == "dynamic" else replace(chosen, threads="fixed")
 
     @property
-    def is_prompt(self) -> bool:
-        """Whether workers may wake each other at once: there is no GIL, or somebody sees to it that nobody fights."""
-        sees_to_it = self.elastic is not None and self.elastic.threads != "fixed" and self.elastic.apply
-        return sees_to_it or not Gauge.python_has_gil()
+    def has_gil(self) -> bool:
+        return Gauge.python_has_gil()
 
     def gauge(self, clock: Clock) -> Gauge:
         """Where a run's cores are, and how busy."""
-        return Gauge(available_cores(), SystemCpu().share, Gauge.python_has_gil())
+        return Gauge(available_cores(), SystemCpu().share, self.has_gil)
 
     def driver(self, flow: str) -> Driver:
         if self._driver is not None:
@@ -201,7 +198,13 @@ class LocalJob(BackgroundJob):
         if engine.elastic is not None and isinstance(self._driver, Pool):
             self._meter = Meter(self._run, self._driver, self._gauge(engine, clock), engine.elastic)
             self._steering = Steering(engine.elastic, clock.now, self._meter.read, self._apply, self._run.decisions)
-            self._driver.watch(engine.elastic.period, self._steering.look)
+            self._driver.watch(engine.elastic.period, self._look)
+
+    def _look(self) -> None:
+        assert self._steering is not None
+        if self._steering.look() and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
+            # From now on somebody sees to it that nobody fights for a GIL.
+            self._run.help_seconds = PROMPT_SECONDS
 
     def stop(self, drain: bool = True) -> None:
         self._ends_at_once = self._ends_at_once or not drain

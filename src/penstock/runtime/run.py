@@ -25,6 +25,11 @@ from penstock.runtime.ports import Port
 from penstock.runtime.scheduler import Scheduler
 from penstock.runtime.timers import Timers
 
+PATIENT_SECONDS = 0.002
+"""Under a GIL: four times the interval at which threads take it from each other."""
+PROMPT_SECONDS = 0.0002
+"""Where nobody fights for one: a few times what it takes to wake somebody."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -47,9 +52,7 @@ class Settings:
     has_companions: bool = False
     """Whether functions without state run in companion processes."""
     help_share: float = 0.0
-    help_seconds: float = 0.002
-    """How long an operator must be busy before a worker asks for help with what else is ready: under a GIL four times
-    the interval at which threads take it from each other, where none is fought for a few times what waking costs."""
+    has_gil: bool = True
     has_replicas: bool = True
     """Whether operators may have replicas at all: on one thread they would bring nothing."""
     reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
@@ -97,6 +100,8 @@ class Run:
         self.help_shares: dict[tuple[str, str], float] = {}
         """By helper and helped: how much of its output a worker processes itself while its reader is busy."""
         self.is_helping = settings.help_share > 0
+        self.help_seconds = PATIENT_SECONDS if settings.has_gil else PROMPT_SECONDS
+        """How long an operator must be busy before a worker asks for help with what else is ready."""
         self.companions = Companions()
         self.event_loop: EventLoop = ThreadedEventLoop(f"penstock-{graph.flow}-asyncio")
         self.largest_chunk = max(1, settings.queue_size // 2)

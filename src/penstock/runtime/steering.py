@@ -30,11 +30,13 @@ class Steering:
         self._due = now() + elastic.period
         self._journal = Journal(elastic.journal)
 
-    def look(self) -> None:
-        """If it is time."""
-        if self._now() >= self._due:
-            self._due = self._now() + self._elastic.period
-            self.step(self._read())
+    def look(self) -> bool:
+        """If it is time; whether it was."""
+        if self._now() < self._due:
+            return False
+        self._due = self._now() + self._elastic.period
+        self.step(self._read())
+        return True
 
     def step(self, signals: Signals) -> None:
         """Ask the controllers, and do what they want."""

@@ -47,7 +47,6 @@ class Worker:
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
         run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu
-        patience = run.settings.help_seconds
         while True:
             yield Point.PICK
             if run.is_over or (self.is_retired and self._next is None):
@@ -65,7 +64,7 @@ class Worker:
                 if cell.has_given_all or cell.flush():
                     yield Point.TAKE
                     if not cell.is_failed and cell.take():
-                        if cell.usual_seconds > min(patience, cell.help_seconds) and not run.scheduler.is_empty:
+                        if cell.usual_seconds > min(run.help_seconds, cell.help_seconds) and not run.scheduler.is_empty:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True

@@ -104,8 +104,8 @@ class Simulated(Local):
         return (SimulatedJob if self.like == "local" else SimulatedBatchJob)(self, graph, at_end or "close")
 
     @property
-    def is_prompt(self) -> bool:
-        return not self.gil or super().is_prompt
+    def has_gil(self) -> bool:
+        return self.gil
 
     def gauge(self, clock: Clock) -> Gauge:
         return Gauge(self.cores, VirtualCpu(clock, self.cores).share, self.gil)
