@@ -14,12 +14,15 @@ import math
 import os
 import random
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import penstock as ps
@@ -566,6 +569,43 @@ def overhead(seconds: float) -> None:
     shown("local engine", f"{min(found['not']) / min(found['watched']):.3f}")
 
 
+def spark_overhead() -> None:
+    """Batches of 20,000 rows through two exchanges; the time from a batch's end to what was decided."""
+    from penstock.engines.spark.steering import SparkSteering
+
+    print("\nWhat measuring and deciding costs on Spark: share of a batch")
+    spent: list[float] = []
+    measured = SparkSteering.after_batch
+
+    def timed(self: Any, seconds: float, interval_seconds: float) -> None:
+        began = time.perf_counter()
+        measured(self, seconds, interval_seconds)
+        spent.append((time.perf_counter() - began) / seconds)
+
+    SparkSteering.after_batch = timed  # type: ignore[method-assign]
+    flow = ps.Flow("batches")
+    numbers = flow.read(ps.sources.generate(lambda n: n, count=600_000))
+    numbers.key_by(lambda n: n % 1000).count().write(ps.sinks.null())
+    flow.run(ps.engines.Spark(rows_per_batch=20_000, elastic=ps.Elastic(apply=False)))
+    shown(
+        "spark engine, local[2]", f"{statistics.median(spent):.2%}", f"most {max(spent):.2%}", f"{len(spent)} batches"
+    )
+
+
+def cluster() -> None:
+    """What the long test on a standalone cluster asserts, to be read: executors, and the output compared."""
+    print("\nA step in load on a standalone cluster of two workers")
+    root = Path(__file__).parents[1]
+    sys.path.insert(0, str(root))
+    from tests.spark.cluster import standalone_cluster
+
+    with tempfile.TemporaryDirectory() as folder, standalone_cluster(Path(folder)) as running:
+        command = [sys.executable, "-m", "tests.spark.cluster_script", running.master, "step", folder]
+        told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    for line in told.stdout.splitlines():
+        print(f"  {line}")
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="penstock bench elastic", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller and less certain")
@@ -578,6 +618,8 @@ def main(arguments: list[str]) -> None:
         "twitter": lambda: twitter(1200.0 * scale),
         "leron": lambda: leron(10.0 * scale),
         "overhead": lambda: overhead(10.0 * scale),
+        "spark-overhead": spark_overhead,
+        "cluster": cluster,
     }
     parser.add_argument("--only", choices=parts)
     options = parser.parse_args(arguments)

@@ -9,7 +9,6 @@ from penstock.engines.simulated.machine import Machine
 from penstock.runtime.replicas import Replica
 from penstock.runtime.worker import Point, Worker
 
-_USUAL_POLICY_SECONDS = 1e-6
 _READY_LIST = "the list of ready operators"
 
 
@@ -79,6 +78,9 @@ class Modelled:
         self._clock = clock
         self._has_gil = has_gil
         self._policy_seconds = machine.policy_seconds
+        known = self._policy_seconds.values()
+        self._usual_policy_seconds = sum(known) / max(1, len(known))
+        """Of a policy of somebody's own."""
         self._free_at: dict[str, float] = defaultdict(float)
         self._released_before = 0.0
         self.waited_seconds: dict[str, float] = defaultdict(float)
@@ -98,7 +100,7 @@ class Modelled:
         if point is Point.PICK:
             policy, compared = worker.asks
             if compared:
-                price += compared * self._policy_seconds.get(policy, _USUAL_POLICY_SECONDS)
+                price += compared * self._policy_seconds.get(policy, self._usual_policy_seconds)
             if not self._has_gil:
                 start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
         elif (point is Point.TAKE or point is Point.FLUSH) and isinstance(worker.cell, Replica):
