@@ -43,7 +43,8 @@ class SourceCell(Cell):
 
     def offered(self) -> float | None:
         """How many tuples have come to it, read or not, where that is known."""
-        return None if self._has_ended else self._source.offered(self.run.clock.now())
+        offered = self._source.offered(self.run.clock.now())
+        return self.counters[self.name].received if offered is not None and self._has_ended else offered
 
     def take(self) -> bool:
         if self.run.is_stopping:

@@ -97,7 +97,7 @@ class Admission:
 
     def offered(self, now: float) -> float | None:
         """How many tuples have come to all sources; `None` where some can be read as fast as one likes."""
-        counts = [reader.offered(now) for reader in self._readers if not reader.has_ended]
+        counts = [reader.offered(now) for reader in self._readers]
         return None if not counts or None in counts else sum(count for count in counts if count is not None)
 
     def left(self) -> dict[str, int]:
@@ -280,11 +280,13 @@ class _Spooled(_Reader):
         self._clock = clock
         self._source = source
         self._counts_rows = source is None or source.counts_rows
+        self._taken = 0
         self._rest: Positioned | None = None
         """The end of a chunk that did not fit into the last batch."""
 
     def offered(self, now: float) -> float | None:
-        return None if self._source is None else self._source.offered(now)
+        offered = None if self._source is None else self._source.offered(now)
+        return self._taken if offered is not None and self.has_ended else offered
 
     def take(self, batch: int, tasks: int) -> list[Descriptor]:
         least = max(1, min(_LEAST_PART, self.limits.rows // tasks))
@@ -309,6 +311,7 @@ class _Spooled(_Reader):
             self.offset[partition] = chunk.end - len(left)
             if not chunk.values or self._clock.now() > until:
                 break
+        self._taken += len(values)
         return values
 
     def leave(self) -> None:

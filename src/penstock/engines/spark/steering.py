@@ -43,7 +43,7 @@ class SparkSteering:
         self._steering = Steering(elastic, clock.now, self._never, self._apply, decisions)
         self._most_slots = max(self._executors.slots(), self._executors.most_slots or 0)
         self._awaited: tuple[int, float] | None = None
-        """Slots that were asked for, and when."""
+        """How many slots there will be, and when that was asked for."""
         if self._why_fixed is not None and (elastic.most_threads or 0) > self._executors.slots():
             slots = self._executors.slots()
             reason = f"there can't be more executors: {self._why_fixed}"
@@ -72,17 +72,17 @@ class SparkSteering:
         )
 
     def _slots_awaited(self, slots: int) -> int:
-        """Executors take seconds to start: until they are there, or should have been, nothing new is asked for."""
+        """Executors take seconds to come and go: until they have, or should have, nothing new is asked for."""
         if self._awaited is None:
             return 0
         wanted, since = self._awaited
-        if slots >= wanted:
+        is_late = self._clock.now() - since > _START_SECONDS
+        if slots == wanted or is_late:
             self._awaited = None
+            if slots < wanted:
+                self._most_slots = slots  # there are no more to be had
             return 0
-        if self._clock.now() - since > _START_SECONDS:
-            self._awaited, self._most_slots = None, slots
-            return 0
-        return wanted - slots
+        return abs(wanted - slots)
 
     def _apply(self, change: Change, signals: Signals) -> bool:
         match change.what:
@@ -100,10 +100,10 @@ class SparkSteering:
         if self._why_fixed is not None:
             return False
         count = math.ceil(after / self._executors.slots_each)
-        if after < before:
-            return bool(self._executors.release(count))
-        self._awaited = (after, self._clock.now())
-        return self._executors.request(count)
+        is_heard = bool(self._executors.release(count)) if after < before else self._executors.request(count)
+        if is_heard:
+            self._awaited = (count * self._executors.slots_each, self._clock.now())
+        return is_heard
 
     def _never(self) -> Signals:
         raise AssertionError("it is told when a batch is over")
