@@ -380,7 +380,7 @@ def clairvoyant(rate: ps.rates.Rate, cost: float, seconds: float, period: float 
     total = 0.0
     for number in range(int(seconds / period)):
         came = rate.count_by((number + 1) * period) - rate.count_by(number * period)
-        total += period * max(1, math.ceil(came * cost / period * 0.98))
+        total += period * max(1, math.ceil(came * cost / period))
     return total
 
 
@@ -395,33 +395,33 @@ class Reactive(ps.Controller):
             if not one.is_source and one.received and one.most_replicas > 1:
                 cost = one.busy_seconds / one.received
                 came = (signals.offered_rate or 0.0) + (signals.backlog + one.queue_length) / 30
-                after = max(1, math.ceil(came * cost * 0.98))
+                after = max(1, math.ceil(came * cost - 0.05))
                 found.append(ps.Change("replicas", one.name, one.replicas, after, "what has just come"))
         return found
 
 
 def spiky_trace(seconds: float) -> ps.rates.Rate:
-    return ps.rates.spikes(300, 1500, every=120, lasting=30)
+    return ps.rates.spikes(27, 143, every=120, lasting=30)
 
 
 def unpredictable_trace(seconds: float) -> ps.rates.Rate:
     drawn = random.Random(4)
     points, now = [], 0.0
     while now < seconds:
-        points.append((now, float(drawn.choice([200, 400, 800, 1600]))))
+        points.append((now, float(drawn.choice([18, 37, 76, 151]))))
         now += drawn.uniform(10, 60)
     return ps.rates.trace(points)
 
 
 def noisy_trace(seconds: float) -> ps.rates.Rate:
     drawn = random.Random(5)
-    return ps.rates.trace([(float(second), 850 + drawn.uniform(-60, 60)) for second in range(int(seconds))])
+    return ps.rates.trace([(float(second), 85 + drawn.uniform(-6, 6)) for second in range(int(seconds))])
 
 
 def load(seconds: float) -> None:
     print("\nReplicas under a load that changes, simulated: replica seconds, share processed, p99 latency")
     shown("", "replica seconds", "against", "processed", "p99")
-    cost = 0.01
+    cost = 0.1
 
     def told(name: str, report: Report, rate: ps.rates.Rate, against: float, what: str) -> float:
         used = replica_seconds(report, "op")
@@ -449,7 +449,7 @@ def load(seconds: float) -> None:
         "the last after",
         f"{last_change(report):.0f} s",
     )
-    gone = ps.rates.steps((0, 900), (100, 100), (200, 900), (300, 100), (400, 900))
+    gone = ps.rates.steps((0, 86), (100, 8), (200, 86), (300, 8), (400, 86))
     report = one_operator(gone, cost, 500, elastic("predictive"), 1)
     moments = [round(one.time) for one in changes(report, "replicas")]
     shown("a load that goes and comes back", "decisions at", str(moments))
@@ -616,7 +616,7 @@ def main(arguments: list[str]) -> None:
         "threads": lambda: simulated_threads([12, 64, 176], 8.0 * scale),
         "real-threads": lambda: real_threads(9.0 * scale),
         "words": lambda: words(60.0 * scale),
-        "load": lambda: load(1200.0 * scale),
+        "load": lambda: load(600.0 * scale),
         "twitter": lambda: twitter(1200.0 * scale),
         "leron": lambda: leron(10.0 * scale),
         "overhead": lambda: overhead(10.0 * scale),

@@ -43,6 +43,25 @@ def test_noise_is_not_made_worse():
     assert wrong <= last_wrong * 1.05
 
 
+def test_noise_is_averaged_and_a_jump_is_not():
+    drawn, forecast = random.Random(1), Forecast()
+    found = []
+    for place in range(300):
+        forecast.add((100.0 if place < 200 else 300.0) + drawn.gauss(0, 10))
+        found.append(forecast.now)
+    assert forecast.noise == pytest.approx(10, rel=0.4)
+    assert all(abs(now - 100) < 15 for now in found[50:200])  # one in seven values is further away
+    assert found[200] > 250
+
+
+def test_a_ramp_is_no_noise():
+    forecast = Forecast()
+    for value in range(300, 0, -50):
+        forecast.add(float(value))
+    assert forecast.noise == 0.0
+    assert forecast.now == 50.0
+
+
 def test_noise_has_no_season():
     drawn = random.Random(2)
     assert season_of([drawn.uniform(50, 150) for _ in range(200)]) is None

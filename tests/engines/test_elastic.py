@@ -261,3 +261,63 @@ def test_idle_engines_end_at_once():
     assert job.wait(timeout=20)
     assert sink.items == list(range(10))
     assert threading.active_count() < 50
+
+
+def test_what_an_operator_sends_is_known_before_it_is_in_order():
+    """A replica is slow with the first of its tuples; what others make meanwhile counts."""
+    flow = ps.Flow("held")
+    numbers = flow.read(ps.sources.generate(lambda n: n, rate=ps.rates.constant(20)), name="in")
+    many = numbers.flat_map(lambda n: [n] * 20, name="split", replicas=4)
+    many.key_by(lambda n: n % 100).count(name="count").write(ps.sinks.null())
+    seen = []
+
+    class Looks(ps.Controller):
+        def decide(self, signals):
+            seen.append(signals)
+            return []
+
+    def cost(n):
+        return 5.0 if n == 0 else 0.1
+
+    elastic = ps.Elastic(threads="fixed", replicas=Looks(), helping=False, period=1.0)
+    flow.run("simulated", cores=8, costs={"split": cost}, seconds=4.5, queue_size=1000, elastic=elastic)
+    split, count = seen[0].operators["split"], seen[0].operators["count"]
+    assert split.emitted == 20 * split.received > 0
+    assert count.inputs == {"split": split.emitted}
+    assert count.received == 0
+
+
+def test_a_team_knows_what_a_tuple_costs_from_who_was_there_before():
+    """Otherwise each replica would begin with a chunk of sixteen tuples, and the first results would take so long."""
+    flow = ps.Flow("dear")
+    numbers = flow.read(ps.sources.generate(lambda n: n, rate=ps.rates.constant(10)), name="in")
+    numbers.map(lambda n: n, name="op").write(ps.sinks.null(), name="out")
+    report = flow.run(
+        "simulated",
+        cores=16,
+        costs={"op": 0.5},
+        seconds=20.0,
+        queue_size=1000,
+        elastic=ps.Elastic(threads="fixed", helping=False, period=1.0),
+    )
+    assert report.operators["op"].replicas in (5, 6)
+    assert report.latency.p99 < 3.0
+
+
+def test_a_share_of_a_loop_s_time_is_learnt_by_and_by():
+    """The first chunks of a loop say little about who of its operators took how long: what is new counts as known."""
+    flow = ps.Flow("loop")
+    numbers = flow.read(ps.sources.generate(lambda n: n, rate=ps.rates.constant(6.5)), name="in")
+    words = numbers.flat_map(lambda n: range(20), name="split")
+    words.key_by(lambda n: n).count(name="count").write(ps.sinks.null())
+    seen = []
+
+    class Looks(ps.Controller):
+        def decide(self, signals):
+            seen.append(signals)
+            return []
+
+    elastic = ps.Elastic(threads="fixed", replicas=Looks(), helping=False, period=1.0)
+    flow.run("simulated", cores=8, costs={"split": 1.0, "count": 0.01}, seconds=4, queue_size=1000, elastic=elastic)
+    split, count = seen[0].operators["split"], seen[0].operators["count"]
+    assert split.busy_seconds == pytest.approx(5 * count.busy_seconds, rel=0.01)

@@ -281,7 +281,8 @@ def test_nothing_is_faster_than_it_can_be(pipeline):
     assert not gil or throughput <= 1 / sum(costs) * nearly
     for number, (cost, many) in enumerate(zip(costs, replicas, strict=True)):
         assert throughput <= min(many, cores) / cost * nearly
-        assert report.operators[f"op{number}"].busy_seconds == pytest.approx(200 * cost)
+        crowded = 1 + ps.engines.Machine().crowding_share
+        assert 200 * cost <= report.operators[f"op{number}"].busy_seconds * nearly <= 200 * cost * crowded * nearly**2
 
 
 @given(st.floats(0.1, 0.9), st.integers(1, 4), st.integers(0, 1000))

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
-from statistics import mean
+from itertools import pairwise
+from statistics import mean, median
 
 _KEPT = 600
 _TREND_VALUES = 5
+_NOISE_VALUES = 40
+_LEVEL_VALUES = 10
+_JUMP = 5.0
+"""So many times as far as values usually are apart is no noise."""
 _FADING = 0.9
+_CLEARLY = 0.7
+"""Of the last value's error a better guess may have at most so much."""
 
 
 class Forecast:
-    """Last value, linear trend and season; whichever has had the smallest error lately.
+    """Last value, level, linear trend and season; whichever has had the smallest error lately.
+
+    The level is the mean of the values since the last jump, so it is quick where values are, and calm where they are
+    only noisy.
 
     >>> rising = Forecast()
     >>> for value in range(0, 100, 10):
@@ -25,6 +36,7 @@ class Forecast:
         self._values: deque[float] = deque(maxlen=_KEPT)
         self._errors: dict[str, float] = {}
         self._guesses: dict[str, float] = {}
+        self._since_jump: deque[float] = deque(maxlen=_LEVEL_VALUES)
         self._season: int | None = None
         self._until_next_look = 0
 
@@ -34,20 +46,48 @@ class Forecast:
             before = self._errors.get(name)
             error = abs(guess - value)
             self._errors[name] = error if before is None else _FADING * before + (1 - _FADING) * error
+        if self._since_jump and abs(value - mean(self._since_jump)) > _JUMP * self.noise:
+            self._since_jump.clear()
+        self._since_jump.append(value)
         self._values.append(value)
         self._look_for_season()
         self._guesses = self._guessed()
 
     @property
     def best(self) -> str:
-        """Which guess was least wrong; the last value, where there is no telling."""
-        known = [name for name in self._guesses if name in self._errors]
-        return min(known, key=lambda name: (self._errors[name], name != "last"), default="last")
+        """Which guess was least wrong; the last value or the level, as long as no other is clearly better."""
+        usual = self._usual
+        error = self._errors.get(usual, 0.0) * _CLEARLY
+        clever = [
+            name for name in ("trend", "season") if name in self._guesses and self._errors.get(name, error) < error
+        ]
+        return min(clever, key=lambda name: self._errors[name], default=usual)
+
+    @property
+    def now(self) -> float:
+        """Where the series is, noise aside."""
+        return self._guesses.get(self._usual, 0.0)
+
+    @property
+    def _usual(self) -> str:
+        """The level, unless values wander about so that the last one is clearly better."""
+        last, level = (self._errors.get(name, 0.0) for name in ("last", "level"))
+        return "last" if last == level or last < _CLEARLY * level else "level"
 
     @property
     def error(self) -> float:
         """How wrong the best one was, on a fading average."""
         return self._errors.get(self.best, 0.0)
+
+    @property
+    def noise(self) -> float:
+        """How far apart two values usually are, besides going up or down; nobody knows before there are three."""
+        recent = list(self._values)[-_NOISE_VALUES:]
+        steps = [after - before for before, after in pairwise(recent)]
+        # Steps differ by the noise of three values, one of them counted twice; two values by that of two.
+        return (
+            median(abs(after - before) for before, after in pairwise(steps)) / math.sqrt(3) if len(steps) > 1 else 0.0
+        )
 
     def next(self) -> float:
         """What is to be expected."""
@@ -55,7 +95,7 @@ class Forecast:
 
     def _guessed(self) -> dict[str, float]:
         values = list(self._values)
-        guesses = {"last": values[-1]}
+        guesses = {"last": values[-1], "level": mean(self._since_jump)}
         if len(values) >= _TREND_VALUES:
             guesses["trend"] = values[-1] + slope(values[-_TREND_VALUES:])
         if self._season is not None and len(values) >= self._season:

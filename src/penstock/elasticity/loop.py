@@ -96,6 +96,8 @@ class Loop:
         self._gil_periods = max(0, self._gil_periods - 1)
         if self._is_settling:
             self._is_settling = False
+            for controller in self._controllers:
+                controller.see(signals)
             return "", []
         for name, changes in self._asked(signals):
             real = [

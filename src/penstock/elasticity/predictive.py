@@ -21,6 +21,8 @@ _SLACK = 0.05
 """What is missing of a replica's work is not worth one more."""
 _DEAD_BAND = 1.05
 """So many times the work must fit into fewer replicas before the others go."""
+_CLEARLY_LESS = 3.0
+"""A rate that has fallen by so many times what it usually changes by is no noise."""
 _TASK_SECONDS = 0.05
 
 
@@ -96,7 +98,7 @@ class Predictive(Controller):
     """Sizes every operator in one decision, for what is expected to come in the next period.
 
     What waits is to be done within `drain_seconds`. A forecast may only raise the number: a wrong one costs little.
-    Fewer replicas only after `grace` periods in a row that could do with them.
+    Fewer replicas after `grace` periods in a row that could do with them, or at once where the load has clearly gone.
     """
 
     name = "predictive"
@@ -107,6 +109,8 @@ class Predictive(Controller):
         self._rate = Forecast()
         self._costs: dict[str, _Cost] = defaultdict(_Cost)
         self._shares = Shares()
+        self._sized_for = 0.0
+        """The rate for which there are as many replicas as there are."""
         self._recent: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=grace))
 
     def decide(self, signals: Signals) -> Sequence[Change]:
@@ -118,22 +122,29 @@ class Predictive(Controller):
         if signals.batches is not None:
             return self._tasks(signals, demands)
         reason = self._reason(signals, rate)
+        has_gone = rate + _CLEARLY_LESS * self._rate.noise < self._sized_for
+        at_most = self.demands(signals, rate + self._rate.noise)
         changes = []
         for name, demand in demands.items():
             one = signals.operators[name]
-            settled = self._settled(
-                one, self._wanted(signals, one, demand), self._wanted(signals, one, demand, roomy=True)
-            )
+            wanted = self._wanted(signals, one, demand)
+            enough = wanted if has_gone else self._wanted(signals, one, at_most[name], roomy=True)
+            settled = self._settled(one, wanted, enough, at_once=has_gone)
             if settled != one.replicas:
                 busy = f"{demand.cores:.2f} replicas' work ({demand.seconds_per_tuple * 1e6:,.0f} µs each)"
                 changes.append(Change("replicas", name, one.replicas, settled, f"{reason} {busy}"))
+        if changes:
+            self._sized_for = rate
         return changes
 
     # What is known
 
-    def _learn(self, signals: Signals) -> None:
+    def see(self, signals: Signals) -> None:
         if signals.offered_rate is not None:
             self._rate.add(signals.offered_rate)
+
+    def _learn(self, signals: Signals) -> None:
+        self.see(signals)
         self._shares.add(signals)
         for name, one in signals.operators.items():
             if one.received and not one.is_source:
@@ -142,7 +153,7 @@ class Predictive(Controller):
     def expected_rate(self, signals: Signals) -> float | None:
         """Tuples a second to be ready for; where they can be read at any speed, as many as the cores can do."""
         if signals.offered_rate is not None:
-            return max(signals.offered_rate, self._rate.next()) * (1 + self._headroom)
+            return max(self._rate.now, self._rate.next()) * (1 + self._headroom)
         work = sum(self._shares[name] * cost.seconds for name, cost in self._costs.items())
         if signals.is_gil_bound or not work:
             return None
@@ -195,12 +206,14 @@ class Predictive(Controller):
             return one.most_replicas
         return 1 if signals.is_gil_bound and not one.has_own_process else signals.cores
 
-    def _settled(self, one: OperatorSignals, count: int, enough: int) -> int:
-        """More at once; fewer only if they were enough for a while, and not by a hair."""
+    def _settled(self, one: OperatorSignals, count: int, enough: int, at_once: bool = False) -> int:
+        """More at once; fewer only if they were enough for a while, or the load has gone, and not by a hair."""
         recent = self._recent[one.name]
         recent.append(min(max(count, enough), one.replicas))
         if count >= one.replicas:
             return count
+        if at_once:
+            return recent[-1]
         return max(recent) if len(recent) == recent.maxlen else one.replicas
 
     def _reason(self, signals: Signals, rate: float) -> str:
@@ -208,7 +221,7 @@ class Predictive(Controller):
             return f"{signals.cores} cores can take {rate:,.0f} tuples/s, for which it has"
         waiting = signals.backlog + sum(one.queue_length for one in signals.operators.values())
         behind = f" and {waiting:,} wait" if waiting > rate * signals.seconds else ""
-        guess = f" ({self._rate.best})" if rate > signals.offered_rate * (1 + self._headroom) else ""
+        guess = f" ({self._rate.best})" if rate > self._rate.now * (1 + self._headroom) else ""
         return f"{rate:,.0f} tuples/s are expected{guess}{behind}, for which it has"
 
     # Stages one after another

@@ -83,7 +83,7 @@ class Cell(ABC):
         """How long it keeps a worker, on a running average; at first, who knows."""
         self.total_seconds = 0.0
         self.cpu_seconds = 0.0
-        self._budget = min(_FIRST_BUDGET, run.largest_chunk)
+        self._budget = self._busy_budget = min(_FIRST_BUDGET, run.largest_chunk)
         self._least_cost = run.settings.chunk_seconds / run.largest_chunk
         self.blocked_on: Port | None = None
         self.blocked_seconds = 0.0
@@ -251,8 +251,15 @@ class Cell(ABC):
         """
         if waiting <= 2 * self._budget or not self.seconds_per_tuple:
             return self._budget
-        shares = round(waiting / (self.chunks_when_busy * self._budget)) or 1
+        shares = round(waiting / self._busy_budget) or 1
         return min(-(-waiting // shares), self.run.largest_chunk)
+
+    def learn(self, seconds_per_tuple: float) -> None:
+        """So long a tuple takes, as far as is known."""
+        self.seconds_per_tuple = seconds_per_tuple
+        fits = self.run.settings.chunk_seconds / max(seconds_per_tuple, self._least_cost)
+        self._budget = int(fits) or 1
+        self._busy_budget = int(fits * self.chunks_when_busy) or 1
 
     def account(self, seconds: float, cpu_seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""
@@ -263,8 +270,7 @@ class Cell(ABC):
             cost = seconds / self.processed
             if self.seconds_per_tuple:
                 cost = 0.7 * self.seconds_per_tuple + 0.3 * cost
-            self.seconds_per_tuple = cost
-            self._budget = int(self.run.settings.chunk_seconds / max(cost, self._least_cost)) or 1
+            self.learn(cost)
         self.charge(seconds)
 
     def charge(self, seconds: float) -> None:

@@ -120,6 +120,9 @@ class ChainCell(FunctionCell):
         self.nodes = self.nodes[:at]
         self._use(parts[:at])
         rest._use(parts[at:])
+        for cell in (self, rest):
+            if received := cell.counters[cell.name].received:
+                cell.learn(cell._busy_seconds / received)
         self.run.add(rest)
         return rest
 

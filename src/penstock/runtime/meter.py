@@ -56,7 +56,8 @@ class Meter:
         self._started = self._since = run.clock.now()
         self._cpu_before = run.clock.process_cpu()
         self._before: dict[str, _Totals] = {}
-        self._sent_before: dict[tuple[str, str], int] = {}
+        self._emitted: dict[str, int] = {}
+        """By operator, in the period that is being read."""
         self._offered_before = 0.0
         self._gil_before = 0.0
 
@@ -117,34 +118,36 @@ class Meter:
         busy = sum(report.busy_seconds for report in reports.values())
         cpu, hottest = cell.used_cpu_seconds(), cell.hottest_share()
         groups = [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
+        earlier = [self._before.get(group[0].name, _Totals()) for group in groups]
+        # How a loop shares out its time is learnt by and by: what is new is shared out as is known now.
+        new_busy = max(0.0, busy - sum(one.busy_seconds for one in earlier))
+        new_cpu = min(_since(cpu, sum(one.cpu_seconds for one in earlier)), new_busy)
         found: list[OperatorSignals] = []
         for group in groups:
             name = group[0].name
             group_busy = sum(reports[node.name].busy_seconds for node in group if node.name in reports)
+            share = group_busy / busy if busy > 0 else 0.0
             is_first = group is groups[0]
             totals = _Totals(
                 reports[name].received,
                 reports[group[-1].name].emitted,
                 group_busy,
-                cpu * group_busy / busy if busy > 0 else 0.0,
+                cpu * share,
                 sum(self._full_seconds(port) for port in cell.inputs) if is_first else 0.0,
             )
             before = self._before.get(name, _Totals())
             self._before[name] = totals
             received = totals.received - before.received
+            self._emitted[name] = totals.emitted - before.emitted
             least, most = self._bounds(group)
             found.append(
                 OperatorSignals(
                     name=name,
                     received=received,
-                    emitted=totals.emitted - before.emitted,
+                    emitted=self._emitted[name],
                     inputs=self._sent(cell, name) if is_first else {found[-1].name: received},
-                    busy_seconds=max(0.0, totals.busy_seconds - before.busy_seconds),
-                    # A group that was cut off a loop has another share of its cores than before.
-                    cpu_seconds=min(
-                        max(0.0, totals.cpu_seconds - before.cpu_seconds),
-                        max(0.0, totals.busy_seconds - before.busy_seconds),
-                    ),
+                    busy_seconds=new_busy * share,
+                    cpu_seconds=new_cpu * share,
                     queue_length=sum(map(len, cell.inputs)) if is_first else 0,
                     queue_capacity=max((port.capacity for port in cell.inputs), default=1),
                     full_share=min(1.0, max(0.0, totals.full_seconds - before.full_seconds) / seconds),
@@ -164,14 +167,13 @@ class Meter:
         return port.full_seconds + (self._run.clock.now() - since if since is not None else 0.0)
 
     def _sent(self, cell: Cell, name: str) -> dict[str, int]:
-        """By who writes to it: tuples that came from there."""
+        """By who writes to it: tuples for it that were made there, also those that wait for others to be in order."""
         sent: dict[str, int] = {}
         for port in cell.inputs:
             writer = port.writer
             groups = [list(writer.nodes)] if isinstance(writer, Team) else scalable(writer)
-            before = self._sent_before.get((name, port.name), 0)
-            self._sent_before[name, port.name] = port.total
-            sent[groups[-1][0].name] = sent.get(groups[-1][0].name, 0) + port.total - before
+            first = groups[-1][0].name
+            sent[first] = sent.get(first, 0) + round(self._emitted.get(first, 0) * _part(writer, port))
         return sent
 
     def _bounds(self, group: list[Node]) -> tuple[int, int]:
@@ -187,3 +189,17 @@ class Meter:
         """Functions without state whose workers the user has not counted."""
         is_free = all(isinstance(node.kind, Applies) and why_alone(node) is None for node in group)
         return is_free and not any(node.replicas for node in group) and not self._run.settings.has_companions
+
+
+def _since(total: float, before: float) -> float:
+    """What has been added; whoever has taken another's place begins at nothing."""
+    return total - before if total >= before else total
+
+
+def _part(writer: Cell, port: Port) -> float:
+    """How much of what somebody emits goes to one of its readers."""
+    firsts = [targets[0] for targets in writer.outputs[: writer.nodes[-1].outputs] if targets]
+    if len(firsts) == 1 and port in writer.outputs[0]:
+        return 1.0
+    sent = sum(first.total for first in firsts)
+    return port.total / sent if sent else 0.0

@@ -212,8 +212,8 @@ class Team(Cell):
 
     def known_budget(self, replica: Replica, waiting: int) -> int:
         """How many tuples a replica that has not done anything yet should take."""
-        known = max(self._replicas, key=lambda one: one.total_seconds, default=replica)
-        return Cell.budget(known, waiting)
+        known: Cell = max(self._replicas, key=lambda one: one.total_seconds, default=replica)
+        return Cell.budget(known if known.seconds_per_tuple else self, waiting)
 
     def has_work(self, replica: Replica) -> bool:
         if self._lanes is not None and self._lanes.has_work(replica.number):

@@ -100,7 +100,9 @@ def _successor(run: Run, old: Changing, replicas: int, guests: int = 0) -> Team:
     (port,) = old.inputs
     team = make_team(run, old.place, old.nodes, port, replicas)
     team.most_guests = guests
-    team.earlier = old.reports()
+    team.earlier = reports = old.reports()
+    if received := reports[team.name].received:
+        team.learn(sum(report.busy_seconds for report in reports.values()) / received)
     team.restore(old.snapshots())
     return team
 

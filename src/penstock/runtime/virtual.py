@@ -29,10 +29,12 @@ Watch = Callable[[Worker, Cell | None, Point, float, float], None]
 class Timing(Protocol):
     """What takes how long, besides the work itself."""
 
-    crowding_share: float
-    """How much longer work takes while all other cores work too."""
     wakes_everyone: bool
     """Whether all sleeping workers look when something has become ready, instead of one when it is worth it."""
+
+    def crowd(self, others_share: float) -> None:
+        """The next step is taken while so many of the other cores work too."""
+        ...
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         """When a worker that is here now has come past a point."""
@@ -57,12 +59,14 @@ class Shuffle:
     The time between two steps of a worker is exponentially distributed, so it does not matter how long it has waited.
     """
 
-    crowding_share = 0.0
     wakes_everyone = True
 
     def __init__(self, seed: int, mean_seconds: float = 1e-9) -> None:
         self._random = random.Random(seed)
         self._rate = 1 / mean_seconds
+
+    def crowd(self, others_share: float) -> None:
+        pass
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         return now + self._random.expovariate(self._rate)
@@ -294,13 +298,17 @@ class Virtual(Pool):
         clock = self._clock
         began = clock.now()
         self._current, self._waking_seconds = worker, 0.0
+        if self._cores is not None:
+            self._timing.crowd(self._cores.others_share)
         point = next(self._going[worker], None)
         self._current = None
         spent = clock.now() - began
         if not spent:
             return point, 0.0, 0.0
         clock.move_to(began)
-        spent, released = self._slowed(spent, self._timing.released())
+        released = self._timing.released()
+        if self._gil is not None:
+            spent += self._gil.interruption_seconds(spent - released)
         if self._watch is not None:
             waking_since = began + spent - self._waking_seconds
             for what, since, until in (Point.PROCESS, began, waking_since), (Point.WAKE, waking_since, began + spent):
@@ -343,14 +351,6 @@ class Virtual(Pool):
         self.wake_another()
 
     # Cores and the GIL
-
-    def _slowed(self, spent: float, released: float) -> tuple[float, float]:
-        """Work takes longer where others work beside it, or interrupt it."""
-        factor = 1.0 if self._cores is None else 1.0 + self._timing.crowding_share * self._cores.others_share
-        spent, released = spent * factor, released * factor
-        if self._gil is not None:
-            spent += self._gil.interruption_seconds(spent - released)
-        return spent, released
 
     def _has_slots(self, worker: Worker, point: Point | None) -> bool:
         """Whether a worker has got all it needs; otherwise whoever gives way resumes it."""

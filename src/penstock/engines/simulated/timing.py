@@ -20,11 +20,15 @@ class VirtualClock(FakeClock):
         self.python_seconds = 0.0
         """Spent with the GIL so far, if there is one."""
         self.released_seconds = 0.0
+        self.slowness = 1.0
+        """How much longer everything takes now because of what others do."""
 
     def process_cpu(self) -> float:
         return self.python_seconds + self.released_seconds
 
     def spend(self, python_seconds: float, released_seconds: float = 0.0) -> None:
+        python_seconds *= self.slowness
+        released_seconds *= self.slowness
         self._now += python_seconds + released_seconds
         self.python_seconds += python_seconds
         self.released_seconds += released_seconds
@@ -47,8 +51,10 @@ class VirtualCpu:
 class Instantly:
     """Nothing takes any time."""
 
-    crowding_share = 0.0
     wakes_everyone = False
+
+    def crowd(self, others_share: float) -> None:
+        pass
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         return now
@@ -74,7 +80,6 @@ class Modelled:
 
     def __init__(self, machine: Machine, clock: VirtualClock, has_gil: bool) -> None:
         self._machine = machine
-        self.crowding_share = machine.crowding_share
         self._clock = clock
         self._has_gil = has_gil
         self._policy_seconds = machine.policy_seconds
@@ -93,6 +98,9 @@ class Modelled:
         self._prices[Point.TAKE] = machine.take_seconds
         self._prices[Point.FLUSH] = machine.give_seconds
         self._prices[Point.RELEASE] = machine.release_seconds
+
+    def crowd(self, others_share: float) -> None:
+        self._clock.slowness = 1.0 + self._machine.crowding_share * others_share
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         price = self._prices[point]
