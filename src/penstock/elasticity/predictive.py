@@ -122,7 +122,7 @@ class Predictive(Controller):
         if signals.batches is not None:
             return self._tasks(signals, demands)
         reason = self._reason(signals, rate)
-        has_gone = rate + _CLEARLY_LESS * self._rate.noise < self._sized_for
+        has_gone = rate * _DEAD_BAND + _CLEARLY_LESS * self._rate.noise < self._sized_for
         at_most = self.demands(signals, rate + self._rate.noise)
         changes = []
         for name, demand in demands.items():

@@ -10,6 +10,10 @@ from penstock.elasticity.signals import Change, Controller, Signals
 
 SENSITIVITY = 0.05
 MOST_SYSTEM_CPU = 0.8
+_PERIODS = 5
+"""What threads have done is averaged over so many periods."""
+_JUMP = 0.25
+"""Unless their utilisation has changed by so much."""
 
 
 class Utilisation(Controller):
@@ -39,6 +43,9 @@ class Record:
     is_trusted: bool = True
     enough: int = 0
     """How many threads could have done what was done; 0 where nobody has asked."""
+    utilisation: float = 0.0
+    periods: int = 1
+    """How many of them these figures are the average of."""
 
 
 class Figure7(Controller):
@@ -151,6 +158,8 @@ class Trend(Figure7):
         super().__init__(sensitivity, most_system_cpu)
         self._busy_share = busy_share
         self._enough = 1
+        self._used = 0.0
+        self._periods = 1
         self._memory: list[tuple[float, int, dict[int, Record]]] = []
         """Loads (seconds of work for a tuple), where they settled, and what was seen under them."""
         self._load: float | None = None
@@ -160,6 +169,7 @@ class Trend(Figure7):
         if signals.stuck_threads or not signals.throughput:
             return []
         level = signals.threads
+        self._used, self._periods = self._averaged(signals)
         self._enough = self._enough_for(signals)
         recalled = self._recalled(signals)
         if recalled is not None and recalled != level:
@@ -168,13 +178,24 @@ class Trend(Figure7):
             return []
         return super().decide(signals)
 
+    def _averaged(self, signals: Signals) -> tuple[float, int]:
+        """How busy threads are, over the last periods with as many of them, unless that has just changed."""
+        known, now = self._records.get(signals.threads), signals.utilisation
+        if known is None or abs(now - known.utilisation) > _JUMP:
+            return now, 1
+        periods = min(known.periods + 1, _PERIODS)
+        return known.utilisation + (now - known.utilisation) / periods, periods
+
     def _enough_for(self, signals: Signals) -> int:
-        """As many as are busy now, and a bit; all of them, where those that are not would be hardly one."""
+        """As many as are busy, and some for when more are; all of them, where few would go.
+
+        How many are busy varies with the square root of how many that is, as in a call centre.
+        """
         level = signals.threads
-        needed = signals.utilisation * level / self._busy_share
-        if level - needed < max(1.25, 0.1 * level):
-            return level
-        return max(signals.least_threads, math.ceil(needed - 1e-9))
+        busy = self._used * level
+        needed = busy + 0.5 * math.sqrt(busy)
+        enough = max(signals.least_threads, math.ceil(needed - 1e-9))
+        return level if level - needed < 1.25 or level - enough < level / 8 else enough
 
     def _is_held_back(self, signals: Signals) -> bool:
         """Whether less comes than could be done: then throughput says nothing about threads, but idleness does."""
@@ -187,7 +208,9 @@ class Trend(Figure7):
     def record(self, level: int, throughput: float) -> Record:
         """Averaged with what was seen there before: one period may be better than the next by chance."""
         known = self._records.get(level)
-        return Record(throughput if known is None else (throughput + known.throughput) / 2, enough=self._enough)
+        if known is not None and self._periods > 1:
+            throughput = known.throughput + (throughput - known.throughput) / self._periods
+        return Record(throughput, enough=self._enough, utilisation=self._used, periods=self._periods)
 
     def change_in_load(self, level: int, throughput: float) -> bool:
         return False  # noticed by what a tuple costs, which does not depend on the level
