@@ -503,7 +503,7 @@ def twitter(seconds: float) -> None:
             replica_seconds(report, one, report.operators[one].replicas if elastic is None else 1) for one in costs
         )
         read = ps.rates.trace(points).count_by(seconds)
-        came, went = read * 0.7, report.operators["out"].received
+        came, went = sum(n % 10 < 7 for n in range(int(read))), report.operators["out"].received
         shown(
             name,
             f"{1 - used / sum(over.values()):.3f}",
