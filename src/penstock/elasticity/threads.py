@@ -265,7 +265,9 @@ class Trend(Figure7):
         may_be_better = not self._trusts(below) or self._is_better(self._at(level), self._at(below))
         if above is not None and not self._trusts(above) and may_be_better and self._may_add(signals):
             return (3 if below is None else 1), above
-        if self._trusts(above) and self._may_add(signals) and self._is_better(self._at(above), self._at(level)):
+        # Where threads have time, it takes more to believe that others would help.
+        margin = self._sensitivity if self._used >= self._busy_share else 2 * self._sensitivity
+        if self._trusts(above) and self._may_add(signals) and self._at(above) > self._at(level) * (1 + margin):
             assert above is not None
             return 2, above
         if below is not None and not self._trusts(below):
