@@ -263,6 +263,20 @@ def test_idle_engines_end_at_once():
     assert threading.active_count() < 50
 
 
+class Looks(ps.Controller):
+    """Decides nothing, and keeps what it was shown."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def decide(self, signals):
+        self.seen.append(signals)
+        return []
+
+
 def test_what_an_operator_sends_is_known_before_it_is_in_order():
     """A replica is slow with the first of its tuples; what others make meanwhile counts."""
     flow = ps.Flow("held")
@@ -271,15 +285,10 @@ def test_what_an_operator_sends_is_known_before_it_is_in_order():
     many.key_by(lambda n: n % 100).count(name="count").write(ps.sinks.null())
     seen = []
 
-    class Looks(ps.Controller):
-        def decide(self, signals):
-            seen.append(signals)
-            return []
-
     def cost(n):
         return 5.0 if n == 0 else 0.1
 
-    elastic = ps.Elastic(threads="fixed", replicas=Looks(), helping=False, period=1.0)
+    elastic = ps.Elastic(threads="fixed", replicas=Looks(seen), helping=False, period=1.0)
     flow.run("simulated", cores=8, costs={"split": cost}, seconds=4.5, queue_size=1000, elastic=elastic)
     split, count = seen[0].operators["split"], seen[0].operators["count"]
     assert split.emitted == 20 * split.received > 0
@@ -311,13 +320,7 @@ def test_a_share_of_a_loop_s_time_is_learnt_by_and_by():
     words = numbers.flat_map(lambda n: range(20), name="split")
     words.key_by(lambda n: n).count(name="count").write(ps.sinks.null())
     seen = []
-
-    class Looks(ps.Controller):
-        def decide(self, signals):
-            seen.append(signals)
-            return []
-
-    elastic = ps.Elastic(threads="fixed", replicas=Looks(), helping=False, period=1.0)
+    elastic = ps.Elastic(threads="fixed", replicas=Looks(seen), helping=False, period=1.0)
     flow.run("simulated", cores=8, costs={"split": 1.0, "count": 0.01}, seconds=4, queue_size=1000, elastic=elastic)
     split, count = seen[0].operators["split"], seen[0].operators["count"]
     assert split.busy_seconds == pytest.approx(5 * count.busy_seconds, rel=0.01)
