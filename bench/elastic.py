@@ -616,7 +616,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and less certain")
     scale = 0.3 if "--quick" in arguments else 1.0
     parts: dict[str, Callable[[], None]] = {
-        "threads": lambda: simulated_threads([12, 64, 176], 2.0 * scale),
+        "threads": lambda: simulated_threads([12, 64, 176], 3.0 * scale),
         "real-threads": lambda: real_threads(9.0 * scale),
         "words": lambda: words(60.0 * scale),
         "load": lambda: load(600.0 * scale),

@@ -193,9 +193,9 @@ class Trend(Figure7):
         """
         level = signals.threads
         busy = self._used * level
-        needed = busy + 0.5 * math.sqrt(busy)
+        needed = busy + math.sqrt(busy)
         enough = max(signals.least_threads, math.ceil(needed - 1e-9))
-        return level if level - needed < 1.25 or level - enough < level / 8 else enough
+        return level if level - needed < 1.0 or level - enough < level / 8 else enough
 
     def _is_held_back(self, signals: Signals) -> bool:
         """Whether less comes than could be done: then throughput says nothing about threads, but idleness does."""
