@@ -141,8 +141,8 @@ def counted_by_key(rate: ps.rates.Rate | None, count: int, seconds_each: float) 
 
 def step_in_load(master: str, conf: dict[str, str]) -> None:
     """Little to do, then more than one executor can, then little again: executors go, come and go."""
-    rate = ps.rates.steps((0, 40), (25, 260), (75, 40))
-    count = int(rate.count_by(115))
+    rate = ps.rates.steps((0, 40), (60, 260), (110, 40))
+    count = int(rate.count_by(150))
     flow, sink = counted_by_key(rate, count, 0.005)
     engine = ps.engines.Spark(master=master, trigger=2.0, elastic=ps.Elastic(most_threads=2), conf=conf)
     report = flow.run(engine)

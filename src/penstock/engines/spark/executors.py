@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 
@@ -22,7 +23,7 @@ class SparkExecutors:
             return "spark.dynamicAllocation.enabled leaves their number to Spark"
         return None
 
-    @property
+    @cached_property
     def slots_each(self) -> int:
         """How many tasks one of them can run at once."""
         return max(1, int(self._conf("spark.executor.cores", "1")) // int(self._conf("spark.task.cpus", "1")))
@@ -67,4 +68,5 @@ class SparkExecutors:
         return going
 
     def _conf(self, name: str, default: str) -> str:
-        return str(self._python.getConf().get(name, default))
+        # Not `getConf`, which copies all settings one by one.
+        return str(self._spark.conf().get(name, default))
