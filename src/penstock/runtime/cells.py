@@ -259,7 +259,7 @@ class Cell(ABC):
         self.seconds_per_tuple = seconds_per_tuple
         fits = self.run.settings.chunk_seconds / max(seconds_per_tuple, self._least_cost)
         self._budget = int(fits) or 1
-        self._busy_budget = int(fits * self.chunks_when_busy) or 1
+        self._busy_budget = round(fits * self.chunks_when_busy) or 1
 
     def account(self, seconds: float, cpu_seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operator."""

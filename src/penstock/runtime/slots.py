@@ -15,7 +15,7 @@ class Slots:
         self.waited_seconds = 0.0
         self._slice_seconds = slice_seconds
         self._switch_seconds = switch_seconds
-        self._free = count
+        self.free = count
         self.waiting: deque[tuple[Worker, float]] = deque()
         self._since: dict[Worker, float] = {}
 
@@ -24,10 +24,10 @@ class Slots:
 
     def claim(self, worker: Worker, now: float) -> bool:
         """Get one, or a place among those who wait for one."""
-        if not self._free:
+        if not self.free:
             self.waiting.append((worker, now))
             return False
-        self._free -= 1
+        self.free -= 1
         self._since[worker] = now
         return True
 
@@ -36,7 +36,7 @@ class Slots:
         if self._since.pop(worker, None) is None:
             return None
         if not self.waiting:
-            self._free += 1
+            self.free += 1
             return None
         successor, since = self.waiting.popleft()
         got = now + self._switch_seconds
@@ -47,7 +47,7 @@ class Slots:
     @property
     def others_share(self) -> float:
         """The share of the other slots that are taken, seen from one that is."""
-        return (len(self._since) - 1) / (self.count - 1) if self.count > 1 else 0.0
+        return (self.count - self.free - 1) / (self.count - 1) if self.count > 1 else 0.0
 
     def interruption_seconds(self, seconds: float) -> float:
         """What it costs to be interrupted by those who wait, if one works for so long without giving way."""

@@ -113,6 +113,7 @@ class Virtual(Pool):
         self._parked: dict[Worker, None] = {}
         self._held_up: dict[Worker, Point | None] = {}
         """Who waits for a core or the GIL, and before which point."""
+        self._free_cores: int | None = None
         self._current: Worker | None = None
         self._waking_seconds = 0.0
         """What the step that is being played has spent on waking others."""
@@ -298,7 +299,8 @@ class Virtual(Pool):
         clock = self._clock
         began = clock.now()
         self._current, self._waking_seconds = worker, 0.0
-        if self._cores is not None:
+        if self._cores is not None and self._cores.free != self._free_cores:
+            self._free_cores = self._cores.free
             self._timing.crowd(self._cores.others_share)
         point = next(self._going[worker], None)
         self._current = None
