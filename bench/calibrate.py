@@ -171,11 +171,10 @@ def gil_switch_seconds(interval: float, chunks: int = 400) -> float:
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        alone = best(lambda: seconds_of(lambda: (spin(), spin())), 5)
-        both = best(lambda: seconds_of(together), 5)
+        pairs = [(seconds_of(lambda: (spin(), spin())), seconds_of(together)) for _ in range(15)]
     finally:
         sys.setswitchinterval(before)
-    return max(0.0, (both - alone) / (alone / interval))
+    return interval * max(0.0, statistics.median(both / alone for alone, both in pairs) - 1)
 
 
 def crowding_share(times: int = 3000) -> float:
