@@ -279,10 +279,6 @@ def hot_key(word: int) -> int:
     return 0 if word % 10 < 7 else word * 7919 % 5000
 
 
-def lag_seconds(report: Report) -> float:
-    return report.latency.p99
-
-
 def words(seconds: float) -> None:
     """A splitter takes 10 sentences a second, a counter 100 words; 91 sentences of 20 words come in a second."""
     print("\nRate-limited word count (Dhalion, DS2), simulated on 100 cores: decisions, replicas (fewest that keep up)")

@@ -44,6 +44,22 @@ def test_replicas_come_before_threads_and_both_before_helping():
     assert loop.step(signals())[0] == "h"
 
 
+def test_a_period_in_which_nothing_is_decided_is_seen_all_the_same():
+    class Sees(Wants):
+        def see(self, signals):
+            seen.append(signals.time)
+
+        def __deepcopy__(self, memo):
+            return self
+
+    seen: list[float] = []
+    wants = Sees("threads")
+    loop = started(ps.Elastic(threads=wants, replicas="fixed", helping=False))
+    for _ in range(4):
+        loop.step(signals())
+    assert (len(seen), wants.asked) == (3, 2)
+
+
 def test_after_a_change_one_period_is_nobody_s():
     loop = started(ps.Elastic(threads=Wants("threads"), replicas="fixed", helping=False))
     assert [len(loop.step(signals())[1]) for _ in range(4)] == [1, 0, 1, 0]

@@ -1,6 +1,7 @@
 """The controllers of replicas and helpers on scripted signals, rule by rule."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -153,6 +154,32 @@ def test_the_gil_leaves_one_replica_to_what_computes_and_more_to_what_waits():
     found = wanted(controller.decide(bound))
     assert found["cpu"] == 1
     assert found["io"] == 8
+
+
+def sized_by(rates):
+    """The replicas that there are after each period, for tuples of 0.1 s that come at these rates."""
+    controller, replicas, found = Predictive(), 1, []
+    for rate in rates:
+        one = operator("op", round(rate), 0.1, replicas=replicas)
+        replicas = wanted(controller.decide(flow(source(round(rate)), one, offered_rate=rate))).get("op", replicas)
+        found.append(replicas)
+    return found
+
+
+def test_noise_changes_nothing():
+    drawn = random.Random(5)
+    found = sized_by([85 + drawn.uniform(-6, 6) for _ in range(600)])
+    assert len(set(found[20:])) == 1
+    assert found[-1] in (9, 10)
+
+
+def test_a_load_that_has_clearly_gone_takes_its_replicas_along_at_once():
+    assert sized_by([85.0] * 10 + [25.0] * 2)[-3:] == [9, 3, 3]
+
+
+def test_a_load_that_is_a_little_less_is_waited_for():
+    """Nine replicas can do it, but not by 5%; eight could only do it if nothing more came."""
+    assert set(sized_by([85.0] * 10 + [82.0] * 10)) == {9}
 
 
 def test_a_forecast_only_raises():

@@ -167,3 +167,16 @@ def test_trend_remembers_loads():
     assert first[-1] == third[-1]
     assert second[-1] < first[-1]
     assert len(set(third)) == 2
+
+
+def test_trend_does_not_follow_bursts():
+    """Nine threads of which six are busy, now five, now seven: the average counts."""
+    controller = Trend()
+    for busy in (6.0, 5.0, 7.0, 4.8, 6.5, 7.2, 5.0, 6.0) * 5:
+        assert controller.decide(signals(9, 1000, busy / 9)) == []
+
+
+def test_trend_leaves_room_for_bursts():
+    """Nine on average are busy: three more are kept for when more are."""
+    (change,) = Trend().decide(signals(64, 1000, 9 / 64))
+    assert change.after == 12

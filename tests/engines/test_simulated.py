@@ -419,3 +419,17 @@ def test_executors_take_their_time_to_come():
 
     assert seconds(1) == pytest.approx(45, rel=0.1)
     assert seconds(4) < 36
+
+
+def test_operators_see_that_crowded_cores_are_slower():
+    """Two operators on two cores, always both at work: each takes half as long again as alone."""
+    flow = ps.Flow("crowded")
+    for name in ("a", "b"):
+        numbers = flow.read(ps.sources.items(range(100)), name=f"in-{name}")
+        numbers.map(lambda x: x, name=name).write(ps.sinks.null(), name=f"out-{name}")
+    machine = ps.engines.Machine(crowding_share=0.5)
+    report = flow.run("simulated", cores=2, costs={"a": 0.01, "b": 0.01}, machine=machine)
+    assert report.operators["a"].busy_seconds == pytest.approx(1.5, rel=0.1)
+    assert flow.run("simulated", cores=1, costs={"a": 0.01, "b": 0.01}, machine=machine).operators[
+        "a"
+    ].busy_seconds == pytest.approx(1.0)

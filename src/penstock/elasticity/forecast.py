@@ -58,10 +58,9 @@ class Forecast:
         """Which guess was least wrong; the last value or the level, as long as no other is clearly better."""
         usual = self._usual
         error = self._errors.get(usual, 0.0) * _CLEARLY
-        clever = [
-            name for name in ("trend", "season") if name in self._guesses and self._errors.get(name, error) < error
-        ]
-        return min(clever, key=lambda name: self._errors[name], default=usual)
+        clever = [name for name in ("trend", "season") if name in self._guesses]
+        better = [name for name in clever if self._errors.get(name, error) < error]
+        return min(better, key=lambda name: self._errors[name], default=usual)
 
     @property
     def now(self) -> float:
@@ -75,19 +74,14 @@ class Forecast:
         return "last" if last == level or last < _CLEARLY * level else "level"
 
     @property
-    def error(self) -> float:
-        """How wrong the best one was, on a fading average."""
-        return self._errors.get(self.best, 0.0)
-
-    @property
     def noise(self) -> float:
         """How far apart two values usually are, besides going up or down; nobody knows before there are three."""
         recent = list(self._values)[-_NOISE_VALUES:]
         steps = [after - before for before, after in pairwise(recent)]
+        if len(steps) < 2:
+            return 0.0
         # Steps differ by the noise of three values, one of them counted twice; two values by that of two.
-        return (
-            median(abs(after - before) for before, after in pairwise(steps)) / math.sqrt(3) if len(steps) > 1 else 0.0
-        )
+        return median(abs(after - before) for before, after in pairwise(steps)) / math.sqrt(3)
 
     def next(self) -> float:
         """What is to be expected."""

@@ -149,7 +149,7 @@ class Controller(ABC):
     name: str = "controller"
 
     def see(self, signals: Signals) -> None:
-        """Asked instead in a period after a change, in which nothing is decided because nothing is as it will be."""
+        """Called instead in the period after a change: nothing is decided, because nothing is as it will be."""
 
     @abstractmethod
     def decide(self, signals: Signals) -> Sequence[Change]:

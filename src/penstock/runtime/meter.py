@@ -57,7 +57,7 @@ class Meter:
         self._cpu_before = run.clock.process_cpu()
         self._before: dict[str, _Totals] = {}
         self._emitted: dict[str, int] = {}
-        """By operator, in the period that is being read."""
+        """By operator, in the period that is being read; cells come in the order of the graph, writers first."""
         self._offered_before = 0.0
         self._gil_before = 0.0
 
@@ -97,9 +97,7 @@ class Meter:
 
     def group(self, name: str) -> list[Node]:
         """The operators that can be rescaled together, by the name of their first."""
-        cell = self._run.cell_of(name)
-        groups = [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
-        return next(group for group in groups if group[0].name == name)
+        return next(group for group in _groups(self._run.cell_of(name)) if group[0].name == name)
 
     def _offered(self) -> tuple[float | None, int]:
         """Tuples that have come to all sources, and how many of them were not read; `None` where one can't tell."""
@@ -117,13 +115,13 @@ class Meter:
         reports = cell.reports()
         busy = sum(report.busy_seconds for report in reports.values())
         cpu, hottest = cell.used_cpu_seconds(), cell.hottest_share()
-        groups = [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
+        groups = _groups(cell)
         earlier = [self._before.get(group[0].name, _Totals()) for group in groups]
         # How a loop shares out its time is learnt by and by: what is new is shared out as is known now.
         new_busy = max(0.0, busy - sum(one.busy_seconds for one in earlier))
         new_cpu = min(_since(cpu, sum(one.cpu_seconds for one in earlier)), new_busy)
         found: list[OperatorSignals] = []
-        for group in groups:
+        for group, before in zip(groups, earlier, strict=True):
             name = group[0].name
             group_busy = sum(reports[node.name].busy_seconds for node in group if node.name in reports)
             share = group_busy / busy if busy > 0 else 0.0
@@ -135,7 +133,6 @@ class Meter:
                 cpu * share,
                 sum(self._full_seconds(port) for port in cell.inputs) if is_first else 0.0,
             )
-            before = self._before.get(name, _Totals())
             self._before[name] = totals
             received = totals.received - before.received
             self._emitted[name] = totals.emitted - before.emitted
@@ -145,7 +142,7 @@ class Meter:
                     name=name,
                     received=received,
                     emitted=self._emitted[name],
-                    inputs=self._sent(cell, name) if is_first else {found[-1].name: received},
+                    inputs=self._sent(cell) if is_first else {found[-1].name: received},
                     busy_seconds=new_busy * share,
                     cpu_seconds=new_cpu * share,
                     queue_length=sum(map(len, cell.inputs)) if is_first else 0,
@@ -166,14 +163,12 @@ class Meter:
         since = port.full_since
         return port.full_seconds + (self._run.clock.now() - since if since is not None else 0.0)
 
-    def _sent(self, cell: Cell, name: str) -> dict[str, int]:
+    def _sent(self, cell: Cell) -> dict[str, int]:
         """By who writes to it: tuples for it that were made there, also those that wait for others to be in order."""
         sent: dict[str, int] = {}
         for port in cell.inputs:
-            writer = port.writer
-            groups = [list(writer.nodes)] if isinstance(writer, Team) else scalable(writer)
-            first = groups[-1][0].name
-            sent[first] = sent.get(first, 0) + round(self._emitted.get(first, 0) * _part(writer, port))
+            first = _groups(port.writer)[-1][0].name
+            sent[first] = sent.get(first, 0) + round(self._emitted.get(first, 0) * _part(port.writer, port))
         return sent
 
     def _bounds(self, group: list[Node]) -> tuple[int, int]:
@@ -189,6 +184,11 @@ class Meter:
         """Functions without state whose workers the user has not counted."""
         is_free = all(isinstance(node.kind, Applies) and why_alone(node) is None for node in group)
         return is_free and not any(node.replicas for node in group) and not self._run.settings.has_companions
+
+
+def _groups(cell: Cell) -> list[list[Node]]:
+    """The operators of a cell, as they can be rescaled."""
+    return [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
 
 
 def _since(total: float, before: float) -> float:

@@ -35,7 +35,7 @@ class Steering:
         if self._now() < self._due:
             return False
         # On a grid: what comes back after so many periods is to be seen as such.
-        self._due += self._elastic.period * max(1.0, (self._now() - self._due) // self._elastic.period + 1)
+        self._due += self._elastic.period * ((self._now() - self._due) // self._elastic.period + 1)
         self.step(self._read())
         return True
 
