@@ -2,8 +2,9 @@
 
 penstock bench ordered [--quick] [--only <part>]
 
-Every variant runs several times, interleaved; the best time of each counts, medians for latencies. Functions that
-release the GIL compute a checksum; those that do not count in a loop.
+Every variant runs many times for a short while, in rounds, and is compared with its neighbours of the same round: the
+median of these ratios counts, because the best times of machines with neighbours come from different moments.
+Functions that release the GIL compute a checksum; those that do not count in a loop.
 """
 
 from __future__ import annotations
@@ -66,16 +67,22 @@ def calibrated(
         size *= 2
 
 
-Flows = dict[str, Callable[[], float]]
+class Contest:
+    """Flows that run in rounds, and what each of them took in each round."""
 
+    def __init__(self, contestants: dict[str, Callable[[], float]], rounds: int) -> None:
+        self.seconds: dict[str, list[float]] = {name: [] for name in contestants}
+        for number in range(rounds):
+            # To and fro, so that a machine that slows down or speeds up favours nobody.
+            for name in list(contestants) if number % 2 else reversed(contestants):
+                self.seconds[name].append(contestants[name]())
 
-def best_of(contestants: Flows, repeats: int) -> dict[str, float]:
-    found: dict[str, list[float]] = {name: [] for name in contestants}
-    for repeat in range(repeats):
-        # To and fro, so that a machine that slows down or speeds up favours nobody.
-        for name in list(contestants) if repeat % 2 else reversed(contestants):
-            found[name].append(contestants[name]())
-    return {name: min(seconds) for name, seconds in found.items()}
+    def ratio(self, slow: str, fast: str) -> float:
+        """How many times as fast the second one is: the median over all rounds."""
+        return statistics.median(self.ratios(slow, fast))
+
+    def ratios(self, slow: str, fast: str) -> list[float]:
+        return [one / other for one, other in zip(self.seconds[slow], self.seconds[fast], strict=True)]
 
 
 def seconds_of(build: Callable[[ps.Stream], ps.Stream], count: int, values: Any = None, **options: Any) -> float:
@@ -111,7 +118,7 @@ def shown(title: str, ratio: float, goal: str = "") -> None:
 # What order costs
 
 
-def order(scale: float, repeats: int) -> None:
+def order(scale: float, rounds: int) -> None:
     print("\nOrdered against unordered (throughput, two workers)")
     for microseconds, goal in (10, "0.97"), (100, "0.97"):
         count = int(1_500_000 * scale / microseconds)
@@ -121,11 +128,11 @@ def order(scale: float, repeats: int) -> None:
             def run(ordered: bool, work=work, count=count) -> float:
                 return seconds_of(lambda s: s.map(work, replicas=2, ordered=ordered), count, threads=2)
 
-            found = best_of({"ordered": lambda: run(True), "unordered": lambda: run(False)}, repeats)
-            shown(f"{microseconds} µs a tuple, {what}", found["unordered"] / found["ordered"], goal)
+            found = Contest({"ordered": lambda: run(True), "unordered": lambda: run(False)}, rounds)
+            shown(f"{microseconds} µs a tuple, {what}", found.ratio("unordered", "ordered"), goal)
 
 
-def latency(scale: float, repeats: int) -> None:
+def latency(scale: float, rounds: int) -> None:
     """Paced, at half of what two workers can do; every tenth tuple takes ten times as long."""
     print("\nLatency with service times that vary tenfold (seconds from entry to sink)")
     short, long = calibrated(checksum, 100, 8192), calibrated(checksum, 1000, 8192)
@@ -148,21 +155,20 @@ def latency(scale: float, repeats: int) -> None:
         flow.run(ps.engines.Local(threads=3))
         return sorted(found)
 
-    tails: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(repeats):
-        for ordered in tails:
-            found = run(ordered)
-            tails[ordered].append(found[int(len(found) * 0.99)])
-    ordered, unordered = (statistics.median(tails[which]) for which in (True, False))
-    shown(
-        f"p99 ordered ({ordered * 1e3:.2f} ms) against unordered ({unordered * 1e3:.2f} ms)", ordered / unordered, "1.5"
-    )
+    def tail(ordered: bool) -> float:
+        found = run(ordered)
+        return found[int(len(found) * 0.99)]
+
+    found = Contest({"ordered": lambda: tail(True), "unordered": lambda: tail(False)}, rounds)
+    ordered, unordered = (statistics.median(found.seconds[which]) * 1e3 for which in ("ordered", "unordered"))
+    title = f"p99 ordered ({ordered:.2f} ms) against unordered ({unordered:.2f} ms)"
+    shown(title, found.ratio("ordered", "unordered"), "1.5")
 
 
 # What workers bring
 
 
-def in_threads(scale: float, repeats: int) -> None:
+def in_threads(scale: float, rounds: int) -> None:
     print("\nTwo threads against one, functions that release the GIL")
     import numpy as np
 
@@ -179,20 +185,20 @@ def in_threads(scale: float, repeats: int) -> None:
         def run(workers: int, work=work, count=count) -> float:
             return seconds_of(lambda s: s.map(work, replicas=workers), count, threads=workers)
 
-        found = best_of(
+        found = Contest(
             {
                 "one": lambda: run(1),
                 "two": lambda: run(2),
                 "bare": lambda: bare_seconds(work, count, 1),
                 "bare two": lambda: bare_seconds(work, count, 2),
             },
-            repeats,
+            rounds,
         )
-        possible = found["bare"] / found["bare two"]
-        shown(f"{name} (bare threads gain {possible:.2f}x)", found["one"] / found["two"], "1.8")
+        possible = found.ratio("bare", "bare two")
+        shown(f"{name} (bare threads gain {possible:.2f}x)", found.ratio("one", "two"), "1.8")
 
 
-def processes(scale: float, repeats: int) -> None:
+def processes(scale: float, rounds: int) -> None:
     """Against one thread, and against what two processes that have nothing to do with each other gain here."""
     print("\nTwo companion processes against one thread, pure Python; start-up not counted")
     for microseconds, goal in (100, "1.85"), (20, "1.6"):
@@ -203,20 +209,20 @@ def processes(scale: float, repeats: int) -> None:
         def run(work=work, count=count, **options: Any) -> float:
             return _steady_seconds(lambda s: s.map(work), count, **options)
 
-        found = best_of(
+        found = Contest(
             {
                 "thread": lambda: run(threads=1),
                 "companions": lambda: run(threads=2, workers="processes"),
                 "alone": lambda: _independent(1, steps, count),
                 "pair": lambda: _independent(2, steps, count // 2),
             },
-            repeats,
+            rounds,
         )
-        gain = found["thread"] / found["companions"]
-        possible = found["alone"] / found["pair"]
+        gains, possible = found.ratios("thread", "companions"), found.ratios("alone", "pair")
         shown(
-            f"{microseconds} µs a tuple: {gain:.2f}x, of the {possible:.2f}x of independent processes",
-            gain / possible * 2,
+            f"{microseconds} µs a tuple: {statistics.median(gains):.2f}x,"
+            f" of the {statistics.median(possible):.2f}x of independent processes",
+            statistics.median(gain / most * 2 for gain, most in zip(gains, possible, strict=True)),
             goal,
         )
 
@@ -273,7 +279,7 @@ def update(state: int, value: int) -> tuple[int, int]:
     return state + 1, state
 
 
-def skew(scale: float, repeats: int) -> None:
+def skew(scale: float, rounds: int) -> None:
     print("\n80% of tuples on one key, 100 µs of work before a keyed update, two workers")
     work = calibrated(checksum, 100, 8192)
     count = int(15_000 * scale)
@@ -299,7 +305,7 @@ def skew(scale: float, repeats: int) -> None:
             keyed_queue="partitioned",
         )
 
-    found = best_of(
+    found = Contest(
         {
             "ours": lambda: ours(skewed(count)),
             "ours, even": lambda: ours(even(count)),
@@ -307,14 +313,14 @@ def skew(scale: float, repeats: int) -> None:
             "bare": lambda: bare_seconds(work, count, 1),
             "bare two": lambda: bare_seconds(work, count, 2),
         },
-        repeats,
+        rounds,
     )
-    possible = 0.9 * found["bare"] / found["bare two"]  # one of two has nine tenths of the work
-    shown(f"against hash partitioning (bare threads: {possible:.2f})", found["by hash"] / found["ours"], "1.6")
-    shown("against the same load without skew", found["ours, even"] / found["ours"], "0.9")
+    possible = 0.9 * found.ratio("bare", "bare two")  # one of two has nine tenths of the work
+    shown(f"against hash partitioning (bare threads: {possible:.2f})", found.ratio("by hash", "ours"), "1.6")
+    shown("against the same load without skew", found.ratio("ours, even", "ours"), "0.9")
 
 
-def queues(scale: float, repeats: int) -> None:
+def queues(scale: float, rounds: int) -> None:
     """Figures 9 and 10 of "Scaling Ordered Stream Processing", with two workers."""
     print("\nHybrid queue against partitioned and shared queue: throughput, work in the keyed function")
     work = calibrated(checksum, 50, 8192)
@@ -335,11 +341,11 @@ def queues(scale: float, repeats: int) -> None:
 
     for share in 0.0, 0.3, 0.5, 0.8:
         hot = [0 if x % 10 < share * 10 else 1 + x * 7919 % 999 for x in range(count)]
-        found = best_of(
-            {name: (lambda name=name, hot=hot: run(hot, name)) for name in ("hybrid", "partitioned", "shared")}, repeats
+        found = Contest(
+            {name: (lambda name=name, hot=hot: run(hot, name)) for name in ("hybrid", "partitioned", "shared")}, rounds
         )
-        shown(f"{share:.0%} on one key: hybrid against partitioned", found["partitioned"] / found["hybrid"])
-        shown(f"{share:.0%} on one key: hybrid against shared", found["shared"] / found["hybrid"])
+        shown(f"{share:.0%} on one key: hybrid against partitioned", found.ratio("partitioned", "hybrid"))
+        shown(f"{share:.0%} on one key: hybrid against shared", found.ratio("shared", "hybrid"))
 
 
 class Timed:
@@ -360,7 +366,7 @@ class Timed:
         return is_sent
 
 
-def under_way(scale: float, repeats: int) -> None:
+def under_way(scale: float, rounds: int) -> None:
     """Figure 10: from the moment a unit is taken to the moment it leaves in order, by the cost of a tuple."""
     print("\nProcessing latency of a unit (about a millisecond of tuples, or one of them): mean, even keys")
     for microseconds in 10, 100, 1000, 10_000:
@@ -383,12 +389,12 @@ def under_way(scale: float, repeats: int) -> None:
             return statistics.mean(seconds)
 
         queues = ("hybrid", "partitioned")
-        found = best_of({name: (lambda name=name: run(name)) for name in queues}, min(repeats, 3))
-        times = ", ".join(f"{name} {found[name] * 1e3:.2f} ms" for name in queues)
-        shown(f"{microseconds:,} µs a tuple: {times}; gain", found["partitioned"] / found["hybrid"])
+        found = Contest({name: (lambda name=name: run(name)) for name in queues}, min(rounds, 7))
+        times = ", ".join(f"{name} {statistics.median(found.seconds[name]) * 1e3:.2f} ms" for name in queues)
+        shown(f"{microseconds:,} µs a tuple: {times}; gain", found.ratio("partitioned", "hybrid"))
 
 
-def buffers(scale: float, repeats: int) -> None:
+def buffers(scale: float, rounds: int) -> None:
     print("\nNon-blocking ring against the lock-based buffer: throughput, two workers")
     short, long = calibrated(checksum, 10, 8192), calibrated(checksum, 100, 8192)
     cases: dict[str, tuple[Callable[[ps.Stream], ps.Stream], int]] = {
@@ -398,7 +404,7 @@ def buffers(scale: float, repeats: int) -> None:
         "100 µs outside the GIL": (lambda s: s.map(long, replicas=2), 12_000),
     }
     for name, (build, count) in cases.items():
-        found = best_of(
+        found = Contest(
             {
                 kind: (
                     lambda kind=kind, build=build, count=count: seconds_of(
@@ -407,9 +413,9 @@ def buffers(scale: float, repeats: int) -> None:
                 )
                 for kind in ("ring", "lock")
             },
-            repeats,
+            rounds,
         )
-        shown(name, found["lock"] / found["ring"], "1.0")
+        shown(name, found.ratio("lock", "ring"), "1.0")
 
 
 class Kept:
@@ -429,7 +435,7 @@ class Kept:
         return True
 
 
-def bare_buffers(scale: float, repeats: int) -> None:
+def bare_buffers(scale: float, rounds: int) -> None:
     """The buffers by themselves, with units of one tuple: in a flow a unit is a millisecond of work."""
     print("\nThe same by themselves, units of one tuple of 0.2 µs")
 
@@ -461,8 +467,8 @@ def bare_buffers(scale: float, repeats: int) -> None:
                 kind.__name__: (lambda kind=kind, n=selectivity, workers=workers: run(kind, n, workers))
                 for kind in (Ring, LockedBuffer)
             }
-            found = best_of(contest, repeats)
-            shown(f"{name}, {workers} workers", found["LockedBuffer"] / found["Ring"], "above 1")
+            found = Contest(contest, rounds)
+            shown(f"{name}, {workers} workers", found.ratio("LockedBuffer", "Ring"), "above 1")
 
 
 def free_threaded(scale: float) -> None:
@@ -476,9 +482,9 @@ def free_threaded(scale: float) -> None:
         "import ordered\n"
         f"work, count = ordered.spin(2000), {int(20_000 * scale)}\n"
         "run = lambda n: ordered.seconds_of(lambda s: s.map(work, replicas=n), count, threads=n)\n"
-        "found = ordered.best_of({'one': lambda: run(1), 'two': lambda: run(2)}, 3)\n"
-        "ordered.shown('pure Python, two threads against one', found['one'] / found['two'], '1.7')\n"
-        f"ordered.bare_buffers({scale}, 5)"
+        "found = ordered.Contest({'one': lambda: run(1), 'two': lambda: run(2)}, 9)\n"
+        "ordered.shown('pure Python, two threads against one', found.ratio('one', 'two'), '1.7')\n"
+        f"ordered.bare_buffers({scale}, 9)"
     )
     print("\nWithout a GIL", flush=True)
     subprocess.run([python, "-c", code], check=True)
@@ -500,11 +506,11 @@ def main(arguments: list[str]) -> None:
     }
     parser.add_argument("--only", choices=[*parts, "free-threaded"])
     options = parser.parse_args(arguments)
-    scale, repeats = (0.2, 2) if options.quick else (1.0, 7)
+    scale, rounds = (0.1, 3) if options.quick else (0.3, 25)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     for name, part in parts.items():
         if options.only in (None, name):
-            part(scale, repeats)
+            part(scale, rounds)
     if options.only in (None, "free-threaded"):
         free_threaded(scale)
 
