@@ -525,3 +525,26 @@ def test_replicas_that_have_left_are_the_first_to_come_back():
     started.set()
     job.wait(timeout=20)
     assert len(job._run.cell_of("op").members) == 3
+
+
+def test_each_replica_is_listed_once_while_their_number_changes():
+    """Others look at them meanwhile: who finds one twice lets two workers into one cell."""
+    flow = ps.Flow("listed")
+    flow.read(ps.sources.items(range(10))).map(lambda x: x, name="op", replicas=3).write(ps.sinks.null())
+    job = flow.start(ps.engines.Local(threads=2))
+    job.wait(timeout=20)
+    team = job._run.cell_of("op")
+    seen = []
+
+    class Looks:
+        def __enter__(self):
+            seen.append(team.members)
+
+        def __exit__(self, *_):
+            seen.append(team.members)
+
+    team._admission = Looks()
+    for count in 1, 4, 2, 3:
+        team.set_replicas(count)
+    assert [len(members) for members in seen] == [3, 3, 4, 4, 4, 4, 4, 4]
+    assert all(len(set(members)) == len(members) for members in seen)

@@ -57,6 +57,8 @@ class Team(Cell):
         self.wanted = 1
         self._replicas: list[Replica] = []
         self._retired: list[Replica] = []
+        self._members: tuple[Replica, ...] = ()
+        """All of these, each once at any moment: others look at them while they change sides."""
         self._guests: list[Replica] = []
         """Places for helpers, which no worker of its own is in."""
         self.most_guests = 0
@@ -76,7 +78,7 @@ class Team(Cell):
 
     @property
     def members(self) -> Sequence[Replica]:
-        return (*self._replicas, *self._retired)
+        return self._members
 
     def _attach(self, inputs: Sequence[Port]) -> None:
         """Not yet: where it takes the place of a running cell, others would call what is half made."""
@@ -110,6 +112,7 @@ class Team(Cell):
         replica = self._make_replica()
         replica.team, replica.depth = self, self.depth
         replica.open()
+        self._members = (*self._members, replica)
         return replica
 
     def wake_one(self) -> None:
