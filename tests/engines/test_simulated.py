@@ -281,8 +281,9 @@ def test_nothing_is_faster_than_it_can_be(pipeline):
     assert not gil or throughput <= 1 / sum(costs) * nearly
     for number, (cost, many) in enumerate(zip(costs, replicas, strict=True)):
         assert throughput <= min(many, cores) / cost * nearly
-        crowded = 1 + ps.engines.Machine().crowding_share
-        assert 200 * cost <= report.operators[f"op{number}"].busy_seconds * nearly <= 200 * cost * crowded * nearly**2
+        machine = ps.engines.Machine()
+        most = 200 * (cost + machine.cold_seconds) * (1 + machine.crowding_share)
+        assert 200 * cost <= report.operators[f"op{number}"].busy_seconds * nearly <= most * nearly**2
 
 
 @given(st.floats(0.1, 0.9), st.integers(1, 4), st.integers(0, 1000))
@@ -433,3 +434,24 @@ def test_operators_see_that_crowded_cores_are_slower():
     assert flow.run("simulated", cores=1, costs={"a": 0.01, "b": 0.01}, machine=machine).operators[
         "a"
     ].busy_seconds == pytest.approx(1.0)
+
+
+def test_tuples_that_have_waited_long_are_cold():
+    """Breadth first, between one operator and the next a thousand others are worked on; depth first, none."""
+
+    class BreadthFirst(ps.SchedulingPolicy):
+        def priority(self, operator):
+            return -operator.depth
+
+    flow = ps.Flow("cold")
+    stream = flow.read(ps.sources.items(range(1000)), name="in")
+    stream.map(lambda x: x, name="a").map(lambda x: x, name="b").write(ps.sinks.null(), name="out")
+
+    def seconds(policy):
+        machine = replace(IDEAL, cold_seconds=0.001, warm_tuples=1000.0)
+        return flow.run(simulated(1, {"a": 0.01, "b": 0.01}, machine=machine, policy=policy, fuse=False)).operators
+
+    hot, cold = seconds("last-in-pipeline"), seconds(BreadthFirst())
+    assert hot["b"].busy_seconds == pytest.approx(10.0)
+    assert cold["a"].busy_seconds == pytest.approx(10 + 1 - math.log(2), abs=0.01)
+    assert cold["b"].busy_seconds == pytest.approx(10.5, abs=0.02)

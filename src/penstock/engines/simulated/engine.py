@@ -14,6 +14,7 @@ from penstock.engines.base import AtEnd, Job
 from penstock.engines.batch_meter import BatchEnd, BatchMeter
 from penstock.engines.local import Local, LocalJob
 from penstock.engines.simulated.charging import Charging, Spend
+from penstock.engines.simulated.cooling import CoolingPort
 from penstock.engines.simulated.machine import Machine
 from penstock.engines.simulated.micro_batches import Executors, Ledger, MicroBatches
 from penstock.engines.simulated.profile import load_costs
@@ -26,6 +27,7 @@ from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
 from penstock.runtime.end_cells import SourceCell
 from penstock.runtime.meter import Gauge
+from penstock.runtime.ports import Port
 from penstock.runtime.slots import Slots
 from penstock.runtime.steering import Steering
 from penstock.runtime.virtual import Virtual
@@ -137,8 +139,11 @@ class SimulatedJob(LocalJob):
             until=engine.seconds,
         )
         charging = engine.charging(lambda _: self._clock.spend)
-        settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False)
+        settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, port=self._port)
         super().__init__(engine, charging.charged(graph), at_end, settings, self._clock, driver)
+
+    def _port(self, name: str, capacity: int) -> Port:
+        return CoolingPort(name, capacity, self._clock, self._simulated.machine)
 
     def _gauge(self, engine: Local, clock: Clock) -> Gauge:
         gil = self._gil

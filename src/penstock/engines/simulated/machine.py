@@ -62,6 +62,10 @@ class Machine:
     """How long a thread may keep a core that others wait for."""
     crowding_share: float = 0.1
     """How much longer work takes on a core while all others work too, for they share caches and memory; no seconds."""
+    cold_seconds: float = 15e-9
+    """How much longer it takes to work on a tuple that is in no cache any more."""
+    warm_tuples: float = 4000.0
+    """Half of that is lost when so many others have been worked on since it was made; no seconds."""
     ready_list_seconds: float = 0.5e-6
     """How long the list of ready operators is held by one worker."""
     worklist_seconds: float = 1.5e-6

@@ -20,6 +20,9 @@ class VirtualClock(FakeClock):
         self.python_seconds = 0.0
         """Spent with the GIL so far, if there is one."""
         self.released_seconds = 0.0
+        self.worked_on = 0
+        """How many tuples operators have worked on so far."""
+        self._owed_seconds = 0.0
         self.slowness = 1.0
         """How much longer everything takes now because of what others do."""
 
@@ -27,11 +30,18 @@ class VirtualClock(FakeClock):
         return self.python_seconds + self.released_seconds
 
     def spend(self, python_seconds: float, released_seconds: float = 0.0) -> None:
-        python_seconds *= self.slowness
+        """Work on a tuple."""
+        self.worked_on += 1
+        python_seconds = (python_seconds + self._owed_seconds) * self.slowness
+        self._owed_seconds = 0.0
         released_seconds *= self.slowness
         self._now += python_seconds + released_seconds
         self.python_seconds += python_seconds
         self.released_seconds += released_seconds
+
+    def owe(self, seconds: float) -> None:
+        """Spend so much more on the next tuple."""
+        self._owed_seconds += seconds
 
 
 class VirtualCpu:
