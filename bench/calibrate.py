@@ -150,31 +150,35 @@ def notify_seconds(sleepers: int = 4, times: int = 300) -> float:
     return statistics.median(found) / sleepers
 
 
-def gil_switch_seconds(interval: float, chunks: int = 400) -> float:
-    """What it costs two busy threads to pass the GIL to each other, for each time that they do.
+def gil_switch_seconds(interval: float, threads: int = 2, chunks: int = 280) -> float:
+    """What it costs busy threads to pass the GIL to each other, for each time that they do.
 
     They work on chunks of tuples, as operators do: what one core has in its cache, the other one has not.
     """
     values = list(range(1_000_000, 1_004_096))
 
     def spin() -> None:
-        for _ in range(chunks):
+        for _ in range(chunks // threads):
             [x * 3 for x in [x + 1 for x in values]]
 
+    def alone() -> None:
+        for _ in range(threads):
+            spin()
+
     def together() -> None:
-        threads = [threading.Thread(target=spin) for _ in range(2)]
-        for thread in threads:
+        bunch = [threading.Thread(target=spin) for _ in range(threads)]
+        for thread in bunch:
             thread.start()
-        for thread in threads:
+        for thread in bunch:
             thread.join()
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        pairs = [(seconds_of(lambda: (spin(), spin())), seconds_of(together)) for _ in range(15)]
+        pairs = [(seconds_of(alone), seconds_of(together)) for _ in range(41)]
     finally:
         sys.setswitchinterval(before)
-    return interval * max(0.0, statistics.median(both / alone for alone, both in pairs) - 1)
+    return interval * max(0.0, statistics.median(all_of_them / one for one, all_of_them in pairs) - 1)
 
 
 def crowding_share(times: int = 3000, pairs: int = 9) -> float:
@@ -271,6 +275,9 @@ def figures(repeats: int) -> Machine:
     hop = best(lambda: hop_seconds(replicas=1), repeats)
     unit = max(0.0, best(lambda: hop_seconds(replicas=2), repeats) - hop)
     lock = lock_seconds()
+    gil_switch, gil_crowd = on_cores(
+        1, lambda: [gil_switch_seconds(default.gil_slice_seconds, threads) for threads in (2, 7)]
+    )
     return replace(
         default,
         **{f"{point}_seconds": hop * share for point, share in SHARES.items()},
@@ -278,7 +285,8 @@ def figures(repeats: int) -> Machine:
         park_seconds=park_seconds(),
         wake_seconds=wake_seconds(),
         notify_seconds=notify_seconds(),
-        gil_switch_seconds=on_cores(1, lambda: gil_switch_seconds(default.gil_slice_seconds)),
+        gil_switch_seconds=gil_switch,
+        gil_asking_seconds=max(0.0, gil_crowd - gil_switch) / 5,
         gil_move_seconds=gil_switch_seconds(default.gil_slice_seconds),
         context_switch_seconds=context_switch_seconds(),
         # A lock that is held for a handful of operations, each about as long as taking it.

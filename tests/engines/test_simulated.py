@@ -16,6 +16,7 @@ import penstock as ps
 from penstock.engines.simulated.machine import Machine
 from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
+from penstock.runtime.slots import Slots
 from tests.spark.flows import FLOWS, outputs
 
 NOT_NUMBERS = ("slice_seconds", "policy_seconds")
@@ -455,3 +456,17 @@ def test_tuples_that_have_waited_long_are_cold():
     assert hot["b"].busy_seconds == pytest.approx(10.0)
     assert cold["a"].busy_seconds == pytest.approx(10 + 1 - math.log(2), abs=0.01)
     assert cold["b"].busy_seconds == pytest.approx(10.5, abs=0.02)
+
+
+def test_everyone_who_waits_for_the_gil_costs_something():
+    gil = Slots(1, slice_seconds=0.1, switch_seconds=0.01, asking_seconds=0.001)
+    assert gil.claim("a", 0.0)
+    assert gil.interruption_seconds(0.35) == 0
+    assert not gil.claim("b", 0.0)
+    assert gil.interruption_seconds(0.35) == pytest.approx(3 * 0.01)
+    assert not gil.claim("c", 0.0)
+    assert not gil.claim("d", 0.0)
+    assert gil.interruption_seconds(0.35) == pytest.approx(3 * (0.01 + 2 * 0.001))
+    assert gil.release("a", 1.0) == ("b", pytest.approx(1.0 + 0.01 + 2 * 0.001))
+    assert gil.release("b", 2.0) == ("c", pytest.approx(2.0 + 0.01 + 0.001))
+    assert gil.release("c", 3.0) == ("d", pytest.approx(3.0 + 0.01))

@@ -10,11 +10,13 @@ from penstock.runtime.worker import Worker
 class Slots:
     """Cores, or the GIL, of which there is one: who finds none waits, and who has one gives way when its time is up."""
 
-    def __init__(self, count: int, slice_seconds: float, switch_seconds: float) -> None:
+    def __init__(self, count: int, slice_seconds: float, switch_seconds: float, asking_seconds: float = 0.0) -> None:
+        """`asking_seconds`: what each of those who wait, but the next, costs while one passes to the next."""
         self.count = count
         self.waited_seconds = 0.0
         self._slice_seconds = slice_seconds
         self._switch_seconds = switch_seconds
+        self._asking_seconds = asking_seconds
         self.free = count
         self.waiting: deque[tuple[Worker, float]] = deque()
         self._since: dict[Worker, float] = {}
@@ -39,7 +41,7 @@ class Slots:
             self.free += 1
             return None
         successor, since = self.waiting.popleft()
-        got = now + self._switch_seconds
+        got = now + self._switch_seconds + self._asking_seconds * len(self.waiting)
         self._since[successor] = got
         self.waited_seconds += got - since
         return successor, got
@@ -53,7 +55,8 @@ class Slots:
         """What it costs to be interrupted by those who wait, if one works for so long without giving way."""
         if not self.waiting or not self._slice_seconds:
             return 0.0
-        return int(seconds / self._slice_seconds) * self._switch_seconds
+        turn_seconds = self._switch_seconds + self._asking_seconds * (len(self.waiting) - 1)
+        return int(seconds / self._slice_seconds) * turn_seconds
 
     def is_time_up(self, worker: Worker, now: float) -> bool:
         """Whether a worker has had its slot for long enough, if others wait."""
