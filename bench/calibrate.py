@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -150,35 +150,36 @@ def notify_seconds(sleepers: int = 4, times: int = 300) -> float:
     return statistics.median(found) / sleepers
 
 
-def gil_switch_seconds(interval: float, threads: int = 2, chunks: int = 280) -> float:
-    """What it costs busy threads to pass the GIL to each other, for each time that they do.
+def gil_turn_seconds(interval: float, numbers: Sequence[int], chunks: int = 280, rounds: int = 41) -> list[float]:
+    """What it costs so many busy threads to pass the GIL on, for each time that they do.
 
     They work on chunks of tuples, as operators do: what one core has in its cache, the other one has not.
     """
     values = list(range(1_000_000, 1_004_096))
 
-    def spin() -> None:
-        for _ in range(chunks // threads):
+    def spin(count: int) -> None:
+        for _ in range(count):
             [x * 3 for x in [x + 1 for x in values]]
 
-    def alone() -> None:
-        for _ in range(threads):
-            spin()
-
-    def together() -> None:
-        bunch = [threading.Thread(target=spin) for _ in range(threads)]
-        for thread in bunch:
+    def together(number: int) -> None:
+        threads = [threading.Thread(target=spin, args=(chunks // number,)) for _ in range(number)]
+        for thread in threads:
             thread.start()
-        for thread in bunch:
+        for thread in threads:
             thread.join()
 
+    found: list[list[float]] = [[] for _ in numbers]
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        pairs = [(seconds_of(alone), seconds_of(together)) for _ in range(41)]
+        for _ in range(rounds):
+            alone = seconds_of(lambda: spin(chunks)) / chunks
+            for number, ratios in zip(numbers, found, strict=True):
+                spent = seconds_of(lambda number=number: together(number)) / (chunks // number * number)
+                ratios.append(spent / alone)
     finally:
         sys.setswitchinterval(before)
-    return interval * max(0.0, statistics.median(all_of_them / one for one, all_of_them in pairs) - 1)
+    return [interval * max(0.0, statistics.median(ratios) - 1) for ratios in found]
 
 
 def crowding_share(times: int = 3000, pairs: int = 9) -> float:
@@ -275,9 +276,7 @@ def figures(repeats: int) -> Machine:
     hop = best(lambda: hop_seconds(replicas=1), repeats)
     unit = max(0.0, best(lambda: hop_seconds(replicas=2), repeats) - hop)
     lock = lock_seconds()
-    gil_switch, gil_crowd = on_cores(
-        1, lambda: [gil_switch_seconds(default.gil_slice_seconds, threads) for threads in (2, 7)]
-    )
+    gil_switch, gil_crowd = on_cores(1, lambda: gil_turn_seconds(default.gil_slice_seconds, (2, 7)))
     return replace(
         default,
         **{f"{point}_seconds": hop * share for point, share in SHARES.items()},
@@ -287,7 +286,7 @@ def figures(repeats: int) -> Machine:
         notify_seconds=notify_seconds(),
         gil_switch_seconds=gil_switch,
         gil_asking_seconds=max(0.0, gil_crowd - gil_switch) / 5,
-        gil_move_seconds=gil_switch_seconds(default.gil_slice_seconds),
+        gil_move_seconds=gil_turn_seconds(default.gil_slice_seconds, (2,))[0],
         context_switch_seconds=context_switch_seconds(),
         # A lock that is held for a handful of operations, each about as long as taking it.
         ready_list_seconds=5 * lock,
@@ -454,14 +453,19 @@ def one_ratio(
     def real() -> float:
         return flow.run(ps.engines.Local(threads=cores, **options)).elapsed_seconds
 
-    def crowding() -> float:
-        return crowding_share(times=1000, pairs=3) if cores > 1 else 0.0
+    def neighbours() -> tuple[float, float]:
+        """What the other core costs at this moment."""
+        if cores == 1:
+            return 0.0, 0.0
+        moved = gil_turn_seconds(machine.gil_slice_seconds, (2,), chunks=140, rounds=3)[0]
+        return crowding_share(times=1000, pairs=3), moved
 
     # What the machine does changes from one second to the next: so once before, and once after.
-    before, crowded, measured, still_crowded, after = on_cores(
-        cores, lambda: (profiled(), crowding(), real(), crowding(), profiled())
+    before, first, measured, second, after = on_cores(
+        cores, lambda: (profiled(), neighbours(), real(), neighbours(), profiled())
     )
-    machine = replace(machine, crowding_share=(crowded + still_crowded) / 2)
+    crowded, moved = (statistics.mean(pair) for pair in zip(first, second, strict=True))
+    machine = replace(machine, crowding_share=crowded, gil_move_seconds=moved)
     costs = {
         name: replace(cost, seconds=(float(cost.seconds) + float(after[name].seconds)) / 2)
         for name, cost in before.items()
