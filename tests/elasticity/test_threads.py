@@ -134,7 +134,7 @@ def test_trend_finds_what_there_is_work_for_in_a_few_steps(best, start):
     levels = follow(Trend(), peak(best, best), start, periods=30)
     steps = sum(one != other for one, other in itertools.pairwise(levels))
     assert len(set(levels[-10:])) == 1
-    assert best <= levels[-1] <= best + math.sqrt(best) + 1
+    assert best <= levels[-1] <= best + 1.5 * math.sqrt(best) + 1
     assert steps <= (1 if start == 64 else math.ceil(math.log2(best + 1)) + 3)
 
 
@@ -177,6 +177,6 @@ def test_trend_does_not_follow_bursts():
 
 
 def test_trend_leaves_room_for_bursts():
-    """Nine on average are busy: three more are kept for when more are."""
+    """Nine on average are busy: half as many more are kept for when more are."""
     (change,) = Trend().decide(signals(64, 1000, 9 / 64))
-    assert change.after == 12
+    assert change.after == 14

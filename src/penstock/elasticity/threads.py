@@ -14,6 +14,8 @@ _PERIODS = 5
 """What threads have done is averaged over so many periods."""
 _JUMP = 0.25
 """Unless their utilisation has changed by so much."""
+_SPARE = 1.5
+"""Threads beside those that are busy, as a multiple of how much that number varies."""
 
 
 class Utilisation(Controller):
@@ -193,7 +195,7 @@ class Trend(Figure7):
         """
         level = signals.threads
         busy = self._used * level
-        needed = busy + math.sqrt(busy)
+        needed = busy + _SPARE * math.sqrt(busy)
         enough = max(signals.least_threads, math.ceil(needed - 1e-9))
         return level if level - needed < 1.0 or level - enough < level / 8 else enough
 
