@@ -2,8 +2,9 @@
 
 penstock bench ordered [--quick] [--only <part>]
 
-Every variant runs many times for a short while, in rounds, and is compared with its neighbours of the same round: the
-median of these ratios counts, because the best times of machines with neighbours come from different moments.
+Every variant runs many times for a short while, in rounds, and is compared within its round: the median of these ratios
+counts, because on a shared machine the best times come from different moments. Rounds in which others had more than 3%
+of the cores don't count, where there are enough others.
 Functions that release the GIL compute a checksum; those that do not count in a loop.
 """
 
@@ -19,10 +20,15 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import penstock as ps
 from penstock.ordering.reorder import LockedBuffer, ReorderBuffer, Ring
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from neighbours import Contest
 
 DATA = bytes(1 << 20)
 
@@ -67,24 +73,6 @@ def calibrated(
         size *= 2
 
 
-class Contest:
-    """Flows that run in rounds, and what each of them took in each round."""
-
-    def __init__(self, contestants: dict[str, Callable[[], float]], rounds: int) -> None:
-        self.seconds: dict[str, list[float]] = {name: [] for name in contestants}
-        for number in range(rounds):
-            # To and fro, so that a machine that slows down or speeds up favours nobody.
-            for name in list(contestants) if number % 2 else reversed(contestants):
-                self.seconds[name].append(contestants[name]())
-
-    def ratio(self, slow: str, fast: str) -> float:
-        """How many times as fast the second one is: the median over all rounds."""
-        return statistics.median(self.ratios(slow, fast))
-
-    def ratios(self, slow: str, fast: str) -> list[float]:
-        return [one / other for one, other in zip(self.seconds[slow], self.seconds[fast], strict=True)]
-
-
 def seconds_of(build: Callable[[ps.Stream], ps.Stream], count: int, values: Any = None, **options: Any) -> float:
     """How long a flow takes from items to nowhere."""
     flow = ps.Flow("ordered")
@@ -111,8 +99,9 @@ def seconds_together(threads: list[threading.Thread]) -> float:
     return time.perf_counter() - began
 
 
-def shown(title: str, ratio: float, goal: str = "") -> None:
-    print(f"  {title:<72} {ratio:6.2f}{'  goal ' + goal if goal else ''}")
+def shown(title: str, ratio: float, goal: str = "", contest: Contest | None = None) -> None:
+    rounds = f"  ({contest.quiet} of {contest.played} rounds quiet)" if contest else ""
+    print(f"  {title:<72} {ratio:6.2f}{'  goal ' + goal if goal else ''}{rounds}", flush=True)
 
 
 # What order costs
@@ -129,7 +118,7 @@ def order(scale: float, rounds: int) -> None:
                 return seconds_of(lambda s: s.map(work, replicas=2, ordered=ordered), count, threads=2)
 
             found = Contest({"ordered": lambda: run(True), "unordered": lambda: run(False)}, rounds)
-            shown(f"{microseconds} µs a tuple, {what}", found.ratio("unordered", "ordered"), goal)
+            shown(f"{microseconds} µs a tuple, {what}", found.ratio("unordered", "ordered"), goal, found)
 
 
 def latency(scale: float, rounds: int) -> None:
@@ -162,7 +151,7 @@ def latency(scale: float, rounds: int) -> None:
     found = Contest({"ordered": lambda: tail(True), "unordered": lambda: tail(False)}, rounds)
     ordered, unordered = (statistics.median(found.seconds[which]) * 1e3 for which in ("ordered", "unordered"))
     title = f"p99 ordered ({ordered:.2f} ms) against unordered ({unordered:.2f} ms)"
-    shown(title, found.ratio("ordered", "unordered"), "1.5")
+    shown(title, found.ratio("ordered", "unordered"), "1.5", found)
 
 
 # What workers bring
@@ -195,7 +184,7 @@ def in_threads(scale: float, rounds: int) -> None:
             rounds,
         )
         possible = found.ratio("bare", "bare two")
-        shown(f"{name} (bare threads gain {possible:.2f}x)", found.ratio("one", "two"), "1.8")
+        shown(f"{name} (bare threads gain {possible:.2f}x)", found.ratio("one", "two"), "1.8", found)
 
 
 def processes(scale: float, rounds: int) -> None:
@@ -224,6 +213,7 @@ def processes(scale: float, rounds: int) -> None:
             f" of the {statistics.median(possible):.2f}x of independent processes",
             statistics.median(gain / most * 2 for gain, most in zip(gains, possible, strict=True)),
             goal,
+            found,
         )
 
 
@@ -316,8 +306,8 @@ def skew(scale: float, rounds: int) -> None:
         rounds,
     )
     possible = 0.9 * found.ratio("bare", "bare two")  # one of two has nine tenths of the work
-    shown(f"against hash partitioning (bare threads: {possible:.2f})", found.ratio("by hash", "ours"), "1.6")
-    shown("against the same load without skew", found.ratio("ours, even", "ours"), "0.9")
+    shown(f"against hash partitioning (bare threads: {possible:.2f})", found.ratio("by hash", "ours"), "1.6", found)
+    shown("against the same load without skew", found.ratio("ours, even", "ours"), "0.9", found)
 
 
 def queues(scale: float, rounds: int) -> None:
@@ -415,7 +405,7 @@ def buffers(scale: float, rounds: int) -> None:
             },
             rounds,
         )
-        shown(name, found.ratio("lock", "ring"), "1.0")
+        shown(name, found.ratio("lock", "ring"), "1.0", found)
 
 
 class Kept:
@@ -468,13 +458,13 @@ def bare_buffers(scale: float, rounds: int) -> None:
                 for kind in (Ring, LockedBuffer)
             }
             found = Contest(contest, rounds)
-            shown(f"{name}, {workers} workers", found.ratio("LockedBuffer", "Ring"), "above 1")
+            shown(f"{name}, {workers} workers", found.ratio("LockedBuffer", "Ring"), "above 1", found)
 
 
 def free_threaded(scale: float) -> None:
     """On a Python without a GIL, if there is one."""
     python = os.environ.get("PENSTOCK_FREE_THREADED")
-    if python is None:
+    if not python:
         print("\nPENSTOCK_FREE_THREADED names no Python without a GIL: left out")
         return
     code = (
@@ -483,7 +473,7 @@ def free_threaded(scale: float) -> None:
         f"work, count = ordered.spin(2000), {int(20_000 * scale)}\n"
         "run = lambda n: ordered.seconds_of(lambda s: s.map(work, replicas=n), count, threads=n)\n"
         "found = ordered.Contest({'one': lambda: run(1), 'two': lambda: run(2)}, 9)\n"
-        "ordered.shown('pure Python, two threads against one', found.ratio('one', 'two'), '1.7')\n"
+        "ordered.shown('pure Python, two threads against one', found.ratio('one', 'two'), '1.7', found)\n"
         f"ordered.bare_buffers({scale}, 9)"
     )
     print("\nWithout a GIL", flush=True)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,9 @@ OPERATORS = {
     "keyed": lambda s: s.key_by(lambda x: x % 3).stateful_map(lambda n, x: (n + x, (x, n)), init=int, name="op"),
     "scan": lambda s: s.scan(lambda n, x: (n + x, n), 0, name="op"),
     "windows": lambda s: s.key_by(lambda x: x % 3).window(ps.windows.tumbling(4, time=float)).collect(name="op"),
+    "windows of keys that go": lambda s: (
+        s.key_by(lambda x: x // 3).window(ps.windows.tumbling(4, time=float)).count(name="op")
+    ),
     "pairs": lambda s: s.flow.add(Pairs(), s, name="op"),
     "keyed loop": lambda s: s.flow.add(Numbered(), s.key_by(lambda x: x % 3), name="op"),
     "zip": lambda s: s.filter(lambda x: x % 4).zip(s.map(str), name="op"),
@@ -107,6 +111,75 @@ def test_many_lives_are_one(operator, replicas, tmp_path):
     assert run(50, ps.engines.Local(threads=2, **checkpoint), at_end="close") == run(50, "sequential")
     with pytest.raises(ps.FlowError, match="a run that has ended"):
         run(60, ps.engines.Local(**checkpoint))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("first", [1, 3])
+def test_replicas_may_change_between_checkpoints(operator, first, tmp_path):
+    """What another cell has forgotten since the last checkpoint stays forgotten, and what it knew is known."""
+
+    def run(count, engine, **options):
+        flow = ps.Flow("lives")
+        sink = ps.sinks.collect()
+        job = None
+
+        def rescale(value):
+            if job is not None and value % 5 == 3:
+                with suppress(ps.FlowError):  # those that have one replica
+                    job.rescale("op", 1 + value % 4)
+            return value
+
+        read = flow.read(ps.sources.items(range(count)))
+        OPERATORS[operator](read.scan(lambda state, value: (state, rescale(value)), 0, name="rescale")).write(sink)
+        job = flow.start(engine, **options)
+        job.wait()
+        return sink.items
+
+    checkpoint = {"checkpoint": tmp_path / "checkpoint", "checkpoint_seconds": 0, "replicas": first}
+    for life, count in enumerate((13, 27, 44)):
+        kept = run(count, shuffled(life, queue_size=3, **checkpoint))
+        assert kept == run(count, "sequential", at_end="keep")
+    assert run(60, ps.engines.Local(threads=2, **checkpoint), at_end="close") == run(60, "sequential")
+
+
+def by_key(key):
+    """Operators that remember something of each key of `range(n)`, where most come once."""
+    return {
+        "keyed": lambda s: s.key_by(key).stateful_map(lambda n, x: (n + x, n), init=int, name="op"),
+        "windows": lambda s: s.key_by(key).window(ps.windows.tumbling(1e9, time=float)).count(name="op"),
+        "keyed loop": lambda s: s.flow.add(Numbered(), s.key_by(key), name="op"),
+        "forgetful": lambda s: s.key_by(key).stateful_map(
+            lambda n, x: (n + 1, n), init=int, ttl=1e9, time=float, name="op"
+        ),
+    }
+
+
+@pytest.mark.parametrize("operator", by_key(None))
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_checkpoint_writes_what_has_changed(operator, replicas, tmp_path):
+    def written_bytes(count):
+        before = set((tmp_path / "checkpoint" / "state").glob("*"))
+        flow = ps.Flow("many keys")
+        by_key(lambda x: x)[operator](flow.read(ps.sources.items(range(count)))).write(ps.sinks.null())
+        flow.run(ps.engines.Local(checkpoint=tmp_path / "checkpoint", replicas=replicas))
+        after = set((tmp_path / "checkpoint" / "state").glob("*"))
+        return sum(file.stat().st_size for file in after - before)
+
+    all_keys = written_bytes(3000)
+    assert written_bytes(3003) < all_keys / 50
+
+
+def test_keys_that_equal_nothing_are_known_again(tmp_path):
+    def run(count):
+        flow = ps.Flow("nan")
+        sink = ps.sinks.collect()
+        keyed = flow.read(ps.sources.items(range(count))).key_by(lambda x: (float("nan"), x % 2))
+        keyed.stateful_map(lambda n, x: (n + 1, n), init=int, name="count").write(sink)
+        flow.run(ps.engines.Local(checkpoint=tmp_path / "checkpoint"))
+        return sink.items
+
+    for count in 2, 4, 6:
+        assert run(count) == [n // 2 for n in range(count)]
 
 
 def test_nothing_is_seen_before_its_manifest(tmp_path, monkeypatch):

@@ -177,7 +177,7 @@ class LocalJob(BackgroundJob):
         if engine.checkpoint is not None:
             self._checkpoint = LocalCheckpoint(engine.checkpoint, graph, engine.clock, engine.checkpoint_seconds)
             graph = self._checkpoint.graph
-        settings = replace(settings, closes_at_end=at_end == "close")
+        settings = replace(settings, closes_at_end=at_end == "close", knows_changes=self._checkpoint is not None)
         self._run = Run(graph, clock, engine.policy, settings, self._driver.on_ready)
         try:
             self._run.cells = build_cells(graph, self._run)

@@ -12,17 +12,23 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.engines.durable.checkpoint import Checkpoint
+from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.durable.publish import Outputs, Publisher
 from penstock.engines.durable.staging import FileStage, ValueStage, stage_file, stage_of
 from penstock.engines.durable.steps import reached
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph, Loops, Writes
 from penstock.observe.report import BatchReport
+from penstock.operators.kept import Changed, Kept
+from penstock.ordering.keys import key_bytes
 from penstock.runtime.run import Run
-from penstock.state.buckets import Cache, Place, TaskStates
+from penstock.state.buckets import Cache, TaskStates
 from penstock.state.manifests import Manifest
 
 _PUBLISHED = "published"
+_BUCKETS = 64
+"""So that a compaction, which rewrites a bucket, is short."""
+_NO_LIMIT = 1 << 62
 _PAUSES_PER_INTERVAL = 20
 _MOST_STAGED_BYTES = 64 << 20
 _KEPT_REPORTS = 1000
@@ -35,7 +41,7 @@ class LocalCheckpoint:
         _check(graph)
         self._clock = clock
         self._seconds = seconds
-        self._checkpoint = Checkpoint(root, graph, buckets=1)
+        self._checkpoint = Checkpoint(root, graph, _BUCKETS)
         self._outputs_before: Outputs = {}
         try:
             self._publisher = Publisher(graph, self._checkpoint.files, self._checkpoint.sinks, self._checkpoint.query)
@@ -47,7 +53,7 @@ class LocalCheckpoint:
         except BaseException:
             self._checkpoint.leave()
             raise
-        self._cache = Cache()
+        self._cache = Cache(_NO_LIMIT)  # the states themselves are the operators' own
         self._stages: dict[str, FileStage | ValueStage] = {}
         self.graph = replace(graph, nodes=tuple(map(self._staged, graph.nodes)))
         self.reports: deque[BatchReport] = deque(maxlen=_KEPT_REPORTS)
@@ -81,9 +87,11 @@ class LocalCheckpoint:
     def opened(self, run: Run) -> None:
         """Nobody works yet: let operators remember what they knew."""
         states = self._states()
-        kept = {place.operator: states.get(place, None, None) for place in self._checkpoint.manifests.chains()}
+        known = {place.operator for place in self._checkpoint.manifests.chains()}
         for cell in run.cells:
-            cell.restore({name: kept[name] for name in cell.counters if name in kept})
+            cell.restore({name: _kept(self._keyed(states, name)) for name in cell.counters if name in known})
+            cell.is_known = True
+        states.commit()  # nothing new; but the store need not read again what it has read
 
     # When a run is quiet
 
@@ -106,12 +114,13 @@ class LocalCheckpoint:
         states = self._states()
         if not closed:  # nobody goes on with what has said its last words
             for cell in run.cells:
-                for name, snapshot in cell.snapshots().items():
-                    states.change(Place(name, 0), {None: snapshot})
+                for name, changed in cell.changes().items():
+                    _keep(changed, self._keyed(states, name))
         chains = states.commit()
         reached("processed")
         offsets = {name: offset for cell in run.cells for name, offset in cell.offsets().items()}
-        manifest = Manifest(batch, self._checkpoint.about["operators"], 1, offsets, chains, outputs, closed)
+        about = self._checkpoint.about
+        manifest = Manifest(batch, about["operators"], about["buckets"], offsets, chains, outputs, closed)
         self._checkpoint.commit(manifest)
         reached("manifest")
         self._latest = manifest
@@ -132,11 +141,27 @@ class LocalCheckpoint:
         manifests = self._checkpoint.manifests
         return TaskStates(self._checkpoint.files, self._checkpoint.query, manifests.chains(), self._cache)
 
+    def _keyed(self, states: TaskStates, operator: str) -> KeyedStates:
+        return KeyedStates(states, operator, self._checkpoint.buckets, identity=key_bytes)
+
     def leave(self, has_failed: bool) -> None:
         try:
             self._publisher.close(has_failed)
         finally:
             self._checkpoint.leave()
+
+
+def _kept(states: KeyedStates) -> Kept:
+    return Kept(dict(states.mine()), states.shared())
+
+
+def _keep(changed: Changed, states: KeyedStates) -> None:
+    deleted = changed.deleted
+    if changed.is_all:
+        deleted = [key for key, _ in states.mine() if key not in changed.by_key]
+    states.change(changed.by_key, deleted)
+    if changed.rest is not None:
+        states.keep_shared(changed.rest)
 
 
 def _check(graph: Graph) -> None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from penstock.operators.kept import Changed, Kept, changed_of
 from penstock.operators.times import Span, Time
 
 _MISSING: Any = object()
@@ -25,6 +26,8 @@ class StateTable:
         self._ttl = ttl
         self._states: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
         self._now: Any = None
+        self.touched: set[Hashable] | None = None
+        """Where changes are asked for: the keys that had some, or are gone."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -39,13 +42,22 @@ class StateTable:
         self._states[key] = (state, self._latest(now))
         if self._ttl is not None:
             self._states.move_to_end(key)
+        if self.touched is not None:
+            self.touched.add(key)
 
-    def snapshot(self) -> Any:
-        """Everything that it remembers, picklable."""
-        return self._states, self._now
+    def snapshot(self) -> Kept:
+        """Everything that it remembers: states with the time at which each was left alone, and the latest time."""
+        return Kept(self._states, self._now)
 
-    def restore(self, kept: Any) -> None:
-        self._states, self._now = kept
+    def restore(self, kept: Kept) -> None:
+        self._states = OrderedDict(sorted(kept.by_key.items(), key=lambda pair: pair[1][1]))
+        self._now = kept.rest
+
+    def take_changed(self) -> Changed:
+        """The same of those that were touched since this was last called."""
+        assert self.touched is not None
+        touched, self.touched = self.touched, set()
+        return changed_of(touched, self._states, self._now)
 
     def _latest(self, now: Time | None) -> Any:
         """Time never goes back: the running maximum, in the order of the stream."""
@@ -64,6 +76,8 @@ class StateTable:
             if touched >= horizon:
                 return
             del self._states[key]
+            if self.touched is not None:
+                self.touched.add(key)
 
 
 def counting(count: int, _value: Any) -> tuple[int, int]:

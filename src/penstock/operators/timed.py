@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
+from penstock.operators.kept import Changed, Kept, changed_of
 from penstock.operators.times import Span, Time, checked_time, exact_time, shown_time
 from penstock.ordering.keys import firing_order, key_bytes
 
@@ -83,6 +84,8 @@ class TimedTable:
         self._closed = [False] * logic.sides
         self._entries: dict[bytes, Entry] = {}
         self._timers: list[Timer] = []
+        self.touched: set[bytes] | None = None
+        """Where changes are asked for: the keys that may have some, or are gone."""
 
     def advance(self, side: int, time: Time) -> list[Fired]:
         """A value of this time is next on this side: return what fires because of it, before it is added."""
@@ -128,14 +131,28 @@ class TimedTable:
         self._closed[side] = True
         return self._fire()
 
-    def snapshot(self) -> Any:
-        """Everything that it remembers, picklable."""
-        return self._watermarks, self._closed, self._entries, self._timers
+    def snapshot(self) -> Kept:
+        """Everything that it remembers: an entry for each key; the watermarks, and which inputs have ended."""
+        return Kept(self._entries, self._sides())
 
-    def restore(self, kept: Any) -> None:
-        self._watermarks, self._closed, self._entries, self._timers = kept
+    def restore(self, kept: Kept) -> None:
+        self._entries = dict(kept.by_key)
+        self._watermarks, self._closed = map(list, kept.rest)
+        self._timers = [(entry.scheduled, *firing_order(identity)) for identity, entry in self._entries.items()]
+        heapq.heapify(self._timers)
+
+    def take_changed(self) -> Changed:
+        """The same of the keys that were touched since this was last called."""
+        assert self.touched is not None
+        touched, self.touched = self.touched, set()
+        return changed_of(touched, self._entries, self._sides())
+
+    def _sides(self) -> Any:
+        return list(self._watermarks), list(self._closed)
 
     def _entry(self, identity: bytes) -> Entry | None:
+        if self.touched is not None:
+            self.touched.add(identity)
         return self._entries.get(identity)
 
     def _normal(self, time: Time) -> Time:

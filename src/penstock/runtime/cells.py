@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError
 from penstock.flow.nodes import Node
 from penstock.observe.report import OperatorReport
+from penstock.operators.kept import Changed, Kept
 from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.runtime.policies import OperatorView
 from penstock.runtime.ports import Helped, Port
@@ -95,6 +96,8 @@ class Cell(ABC):
         self.view = OperatorView(self)
         """What policies see of it."""
         self.is_complete = False
+        self.is_known = False
+        """Somebody keeps what it remembers, and wants to hear of changes only."""
         self._status = Status.IDLE
         self._is_listed = False
         self._lock = threading.Lock()
@@ -160,12 +163,24 @@ class Cell(ABC):
         """How many tuples wait on each input."""
         return [len(port) for port in self.inputs]
 
-    def snapshots(self) -> dict[str, Any]:
+    def snapshots(self) -> dict[str, Kept]:
         """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
         return {}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def restore(self, kept: Mapping[str, Kept]) -> None:
         """Go on with the snapshots of an earlier life."""
+
+    def changes(self) -> dict[str, Changed]:
+        """What each operator would have to change in its last snapshot, at quiescence; at first, all of it."""
+        changed = self._changed()
+        if self.is_known:
+            return changed
+        self.is_known = True
+        return {name: Changed(kept.by_key, (), kept.rest, is_all=True) for name, kept in self.snapshots().items()}
+
+    def _changed(self) -> dict[str, Changed]:
+        """What has changed since this was last called."""
+        return {}
 
     def offsets(self) -> dict[str, dict[str, int]]:
         """How far sources have been read, by partition."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.operators.functions import Form, listed
+from penstock.operators.kept import Ageing, Changed, Kept
 from penstock.operators.state import StateTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import key_bytes
@@ -106,8 +107,8 @@ class Chain:
         return counts
 
 
-def make_part(node: Node, now: Callable[[], float]) -> Part:
-    """The function of a node, and fresh states."""
+def make_part(node: Node, now: Callable[[], float], knows_changes: bool = False) -> Part:
+    """The function of a node, and fresh states, which may know what has changed."""
     kind = node.kind
     assert isinstance(kind, Applies | Remembers)
     part: Part = {"f": own_copy(kind.fn)}
@@ -115,9 +116,9 @@ def make_part(node: Node, now: Callable[[], float]) -> Part:
         if kind.key is not None:
             part["key"] = own_copy(kind.key.fn)
         if kind.ttl is not None:
-            part["remember"] = _Forgetting(kind, now)
+            part["remember"] = _Forgetting(kind, now, knows_changes)
         else:
-            part["states"] = {}
+            part["states"] = Ageing() if knows_changes else {}
             part["absent"] = _Absent(part["states"], kind.init)
     return part
 
@@ -142,17 +143,32 @@ def own_copy(function: Callable[..., Any], has_gil: bool | None = None) -> Calla
     return functools.update_wrapper(copy, function)
 
 
-def kept_of(part: Part) -> Any:
+def kept_of(part: Part) -> Kept:
     """The states in a part, for a snapshot."""
-    return part["remember"].states.snapshot() if "remember" in part else part["states"]
+    if "remember" in part:
+        kept: Kept = part["remember"].states.snapshot()
+        return kept
+    states = part["states"]
+    return Kept(states.everything() if isinstance(states, Ageing) else states)
 
 
-def restore_part(part: Part, kept: Any) -> None:
-    """Put the states of a snapshot into a fresh part."""
+def changed_in(part: Part) -> Changed:
+    """The states in a part that have changed since this was last asked."""
+    if "remember" in part:
+        changed: Changed = part["remember"].states.take_changed()
+        return changed
+    return Changed(part["states"].take_changed())
+
+
+def restore_part(part: Part, kept: Kept) -> None:
+    """Put the states of a snapshot into a part."""
     if "remember" in part:
         part["remember"].states.restore(kept)
-    else:
-        part["states"].update(kept)
+        return
+    # A NaN that was pickled is another one than that which all are looked up by.
+    found = {normal_key(key) if isinstance(key, float | tuple) else key: state for key, state in kept.by_key.items()}
+    states = part["states"]
+    (states.put_aside if isinstance(states, Ageing) else states.update)(found)
 
 
 def compile_chain(nodes: Sequence[Node], parts: Sequence[Part], numbered: bool = False) -> Chain:
@@ -314,7 +330,10 @@ class _Absent:
 
     def __call__(self, key: Any) -> tuple[Any, Any]:
         key = normal_key(key)
-        return key, self._states[key] if key in self._states else self._init()
+        try:
+            return key, self._states[key]
+        except KeyError:
+            return key, self._init()
 
 
 def normal_key(key: Any) -> Any:
@@ -334,10 +353,11 @@ def _with_one_nan(key: Any) -> Any:
 class _Forgetting:
     """A function with states that are forgotten after a while; returns the outputs of one value."""
 
-    def __init__(self, kind: Remembers, now: Callable[[], float]) -> None:
+    def __init__(self, kind: Remembers, now: Callable[[], float], knows_changes: bool) -> None:
         self._kind = kind
         self._now = now
         self.states = StateTable(kind.init, kind.ttl)
+        self.states.touched = set() if knows_changes else None
 
     def __call__(self, value: Any) -> list[Any]:
         kind = self._kind

@@ -5,16 +5,13 @@ Whoever takes a chunk apart notes, for each of its tuples, the latest time up to
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Node, Remembers
 from penstock.operators.times import Time, checked_time
-from penstock.ordering.keys import bucket_of
-from penstock.runtime.chain import kept_of, restore_part
-from penstock.runtime.keyed_team import BUCKETS, Bucket, Fail, FunctionBucket, KeyedTeam, KeyedUnit, Part
+from penstock.runtime.keyed_team import Bucket, Fail, FunctionBucket, KeyedTeam, KeyedUnit, Part
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -57,14 +54,6 @@ class ForgettingBucket(FunctionBucket):
         key, self._now = read
         return key
 
-    def snapshot(self) -> Mapping[Any, Any]:
-        states, _ = kept_of(self._chain.parts[0])
-        kept: Mapping[Any, Any] = states
-        return kept
-
-    def restore(self, kept: Any) -> None:
-        restore_part(self._chain.parts[0], kept)
-
 
 class ForgettingTeam(KeyedTeam):
     """A keyed function that forgets, with several replicas."""
@@ -100,22 +89,11 @@ class ForgettingTeam(KeyedTeam):
             buckets.append(bucket)
         return buckets
 
-    def snapshots(self) -> dict[str, Any]:
-        states = [(key, kept) for bucket in self._buckets.values() for key, kept in bucket.snapshot().items()]
-        by_age = sorted(states, key=lambda pair: pair[1][1])
-        latest = self._latest
-        if self._time is None:
-            latest = max((touched for _, (_, touched) in by_age), default=None)
-        return {self.name: (OrderedDict(by_age), latest)}
+    def _rest(self) -> Any:
+        if self._time is not None:
+            return self._latest
+        # By the clock each bucket has a time of its own.
+        return max((latest for bucket in self._buckets.values() if (latest := bucket.snapshot().rest)), default=None)
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        if self.name not in kept:
-            return
-        states, self._latest = kept[self.name]
-        by_bucket: dict[int, OrderedDict[Any, Any]] = {}
-        for identity, state in states.items():
-            by_bucket.setdefault(bucket_of(identity, BUCKETS), OrderedDict())[identity] = state
-        for number, of_bucket in by_bucket.items():
-            bucket = self.bucket(number)
-            assert isinstance(bucket, ForgettingBucket)
-            bucket.restore((of_bucket, self._latest))
+    def _restore_rest(self, rest: Any) -> None:
+        self._latest = rest

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
+from penstock.operators.kept import Changed, Kept
 from penstock.runtime.cells import Cell, Failed
-from penstock.runtime.chain import Part, compile_chain, kept_of, make_part, restore_part
+from penstock.runtime.chain import Part, changed_in, compile_chain, kept_of, make_part, restore_part
 from penstock.runtime.changing import Changing
 from penstock.runtime.ports import Port
 
@@ -60,7 +61,9 @@ class ChainCell(FunctionCell):
         self, run: Run, place: float, nodes: Sequence[Node], port: Port, parts: Sequence[Part] | None = None
     ) -> None:
         super().__init__(run, place, nodes, port)
-        self._use([make_part(node, run.clock.now) for node in nodes] if parts is None else parts)
+        if parts is None:
+            parts = [make_part(node, run.clock.now, run.settings.knows_changes) for node in nodes]
+        self._use(parts)
         self._cut_at: int | None = None
         self._chunks = 0
 
@@ -126,11 +129,17 @@ class ChainCell(FunctionCell):
         self.run.add(rest)
         return rest
 
-    def snapshots(self) -> dict[str, Any]:
-        parts = zip(self.nodes, self._chain.parts, strict=True)
-        return {node.name: kept_of(part) for node, part in parts if isinstance(node.kind, Remembers)}
+    def snapshots(self) -> dict[str, Kept]:
+        return {name: kept_of(part) for name, part in self._remembering()}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def _changed(self) -> dict[str, Changed]:
+        return {name: changed_in(part) for name, part in self._remembering()}
+
+    def _remembering(self) -> list[tuple[str, Part]]:
+        parts = zip(self.nodes, self._chain.parts, strict=True)
+        return [(node.name, part) for node, part in parts if isinstance(node.kind, Remembers)]
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
         for node, part in zip(self.nodes, self._chain.parts, strict=True):
             if node.name in kept:
                 restore_part(part, kept[node.name])

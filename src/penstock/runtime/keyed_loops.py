@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.flow.nodes import Loops, Node
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
 from penstock.runtime.loop import Loop
+
+
+def loop_snapshots(loops: Mapping[bytes, Loop], of: Iterable[bytes]) -> dict[bytes, Any]:
+    """The keys and the snapshots of some loops."""
+    return {identity: (loops[identity].context.key, loops[identity].snapshot()) for identity in of}
 
 
 class KeyedLoops:
@@ -34,6 +39,8 @@ class KeyedLoops:
         self.found: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         """By output port: why something came out, and what."""
         self.emitted = 0
+        self.touched: set[bytes] | None = None
+        """Where changes are asked for: the keys that had a tuple."""
 
     def arrive(self, side: int, value: Any) -> None:
         """A tuple on one of the inputs: let the loop of its key go on."""
@@ -43,6 +50,8 @@ class KeyedLoops:
         except Exception as error:
             self._fail(value, error)
             return
+        if self.touched is not None:
+            self.touched.add(identity)
         loop = self.loops.get(identity) or self.add(identity, key)
         loop.ports[side].arrive(value)
         self._go_on(loop)
@@ -83,7 +92,13 @@ class KeyedLoops:
 
     def snapshots(self) -> dict[bytes, Any]:
         """The key and the snapshot of each."""
-        return {identity: (loop.context.key, loop.snapshot()) for identity, loop in self.loops.items()}
+        return loop_snapshots(self.loops, self.loops)
+
+    def take_changed(self) -> dict[bytes, Any]:
+        """The same of those that had a tuple since this was last called."""
+        assert self.touched is not None
+        touched, self.touched = self.touched, set()
+        return loop_snapshots(self.loops, touched)
 
     def leave(self) -> None:
         """End them where they stand."""

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import PenstockError
 from penstock.flow.nodes import Key, Node
+from penstock.operators.kept import Changed, Kept
 from penstock.ordering.keys import bucket_of, firing_order, key_bytes
 from penstock.ordering.reorder import ReorderBuffer
 from penstock.ordering.worklists import Worklist
 from penstock.runtime.cells import Failed
-from penstock.runtime.chain import changes_number, compile_chain, kept_of, make_part, restore_part
+from penstock.runtime.chain import changed_in, changes_number, compile_chain, kept_of, make_part, restore_part
 from penstock.runtime.failures import survived
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.keyed_loops import KeyedLoops
@@ -93,11 +94,15 @@ class Bucket(Protocol):
         """Work on a part: what comes out goes into its `found`."""
         ...
 
-    def snapshot(self) -> Mapping[Any, Any]:
+    def snapshot(self) -> Kept:
         """The states of its keys, as the operator's own cell would keep them."""
         ...
 
-    def restore(self, kept: Mapping[Any, Any]) -> None: ...
+    def take_changed(self) -> Changed:
+        """Those that have changed since this was last asked."""
+        ...
+
+    def restore(self, kept: Kept) -> None: ...
 
 
 class FunctionBucket:
@@ -105,7 +110,8 @@ class FunctionBucket:
 
     def __init__(self, run: Run, node: Node) -> None:
         is_numbered = changes_number(node) or node.on_error != "fail"
-        self._chain = compile_chain([node], [make_part(node, run.clock.now)], is_numbered)
+        part = make_part(node, run.clock.now, run.settings.knows_changes)
+        self._chain = compile_chain([node], [part], is_numbered)
 
     def run(self, part: Part, fail: Fail) -> None:
         found: list[Any] = []
@@ -124,11 +130,13 @@ class FunctionBucket:
                 placed = list(zip(positions, found, strict=False))
             part.found.setdefault(0, []).extend(placed)
 
-    def snapshot(self) -> Mapping[Any, Any]:
-        kept: Mapping[Any, Any] = kept_of(self._chain.parts[0])
-        return kept
+    def snapshot(self) -> Kept:
+        return kept_of(self._chain.parts[0])
 
-    def restore(self, kept: Mapping[Any, Any]) -> None:
+    def take_changed(self) -> Changed:
+        return changed_in(self._chain.parts[0])
+
+    def restore(self, kept: Kept) -> None:
         restore_part(self._chain.parts[0], kept)
 
 
@@ -140,6 +148,7 @@ class LoopBucket:
         self._node = node
         self._on_loop = run.settings.on_loop
         self.loops = KeyedLoops(node, self._failed, is_stopping=lambda: run.is_stopping)
+        self.loops.touched = set() if run.settings.knows_changes else None
 
     def run(self, part: Part, fail: Fail) -> None:
         self._fail = fail
@@ -165,11 +174,14 @@ class LoopBucket:
     def _failed(self, value: Any, error: Exception) -> None:
         self._fail(self.loops.because, value, error)
 
-    def snapshot(self) -> Mapping[Any, Any]:
-        return self.loops.snapshots()
+    def snapshot(self) -> Kept:
+        return Kept(self.loops.snapshots())
 
-    def restore(self, kept: Mapping[Any, Any]) -> None:
-        for identity, (key, snapshot) in kept.items():
+    def take_changed(self) -> Changed:
+        return Changed(self.loops.take_changed())
+
+    def restore(self, kept: Kept) -> None:
+        for identity, (key, snapshot) in kept.by_key.items():
             self.loops.add(identity, key).restore(snapshot)
 
 
@@ -268,6 +280,39 @@ class KeyedTeam(Team):
 
     def work_on(self, part: Part, fail: Fail) -> None:
         self.bucket(part.bucket).run(part, fail)
+
+    # What is kept of it
+
+    def snapshots(self) -> dict[str, Kept]:
+        kept = [bucket.snapshot().by_key for bucket in self._buckets.values()]
+        return {self.name: Kept({key: state for of_bucket in kept for key, state in of_bucket.items()}, self._rest())}
+
+    def _changed(self) -> dict[str, Changed]:
+        found = [bucket.take_changed() for bucket in self._buckets.values()]
+        by_key = {key: state for changed in found for key, state in changed.by_key.items()}
+        return {self.name: Changed(by_key, [key for changed in found for key in changed.deleted], self._rest())}
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        if self.name not in kept:
+            return
+        by_key, rest = kept[self.name]
+        by_bucket: dict[int, dict[Any, Any]] = defaultdict(dict)
+        for key, state in by_key.items():
+            by_bucket[self._bucket_kept_in(key)][key] = state
+        self._restore_rest(rest)
+        for number, of_bucket in by_bucket.items():
+            self.bucket(number).restore(Kept(of_bucket, rest))
+
+    def _rest(self) -> Any:
+        """What all buckets share."""
+        return None
+
+    def _restore_rest(self, rest: Any) -> None:
+        pass
+
+    def _bucket_kept_in(self, identity: Any) -> int:
+        """By what it is kept by: most often the bytes of the key."""
+        return bucket_of(identity, BUCKETS)
 
     # What replicas ask for
 
@@ -368,14 +413,8 @@ class KeyedFunctionTeam(KeyedTeam):
     def make_bucket(self) -> Bucket:
         return FunctionBucket(self.run, self.nodes[0])
 
-    def snapshots(self) -> dict[str, Any]:
-        return {
-            self.name: {key: state for bucket in self._buckets.values() for key, state in bucket.snapshot().items()}
-        }
-
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        for key, state in kept.get(self.name, {}).items():
-            self.bucket(bucket_of(key_bytes(key), BUCKETS)).restore({key: state})
+    def _bucket_kept_in(self, identity: Any) -> int:
+        return bucket_of(key_bytes(identity), BUCKETS)
 
 
 class KeyedLoopTeam(KeyedTeam):
@@ -386,14 +425,11 @@ class KeyedLoopTeam(KeyedTeam):
     def make_bucket(self) -> Bucket:
         return LoopBucket(self.run, self.nodes[0])
 
-    def snapshots(self) -> dict[str, Any]:
-        loops = {identity: kept for bucket in self._buckets.values() for identity, kept in bucket.snapshot().items()}
-        return {self.name: (loops, [self._port.waiting()])}
+    def _rest(self) -> Any:
+        return [self._port.waiting()]
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        loops, (waiting,) = kept.get(self.name, ({}, [[]]))
-        for identity, snapshot in loops.items():
-            self.bucket(bucket_of(identity, BUCKETS)).restore({identity: snapshot})
+    def _restore_rest(self, rest: Any) -> None:
+        (waiting,) = rest
         if waiting:
             self._port.grow(max(self._port.capacity, len(waiting)))
             self._port.offer(waiting, self.run.clock.now())

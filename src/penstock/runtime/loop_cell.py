@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Loops, Node
+from penstock.operators.kept import Changed, Kept
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.cells import Cell
 from penstock.runtime.context import LoopContext
 from penstock.runtime.failures import popped_value
 from penstock.runtime.fast_context import FastContext
+from penstock.runtime.keyed_loops import loop_snapshots
 from penstock.runtime.loop import Loop
 from penstock.runtime.ports import Port
 
@@ -34,6 +36,8 @@ class LoopCell(Cell):
         self._kind = node.kind
         self._outboxes: list[list[Any]] = [[] for _ in range(node.outputs)]
         self._loops: dict[bytes, Loop] = {}
+        self._touched: set[bytes] = set()
+        """Where there is one for each key: those that had tuples since somebody asked for changes."""
         self._taken: list[tuple[int, list[Any]]] = []
         self._ended: set[int] = set()
         self._newly_ended: list[int] = []
@@ -96,11 +100,17 @@ class LoopCell(Cell):
         ]
         return [count + more for count, more in zip(super().waiting(), held, strict=True)]
 
-    def snapshots(self) -> dict[str, Any]:
-        loops = {identity: (loop.context.key, loop.snapshot()) for identity, loop in self._loops.items()}
-        return {self._node.name: (loops, [port.waiting() for port in self.inputs])}
+    def snapshots(self) -> dict[str, Kept]:
+        return {self._node.name: Kept(loop_snapshots(self._loops, self._loops), self._tuples())}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def _changed(self) -> dict[str, Changed]:
+        touched, self._touched = self._touched if self._kind.keys else self._loops.keys(), set()
+        return {self._node.name: Changed(loop_snapshots(self._loops, touched), rest=self._tuples())}
+
+    def _tuples(self) -> list[list[Any]]:
+        return [port.waiting() for port in self.inputs]
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
         if self._node.name not in kept:
             return
         loops, waiting = kept[self._node.name]
@@ -137,10 +147,12 @@ class LoopCell(Cell):
             for value in values:
                 try:
                     key = self._kind.keys[place].fn(value)
-                    loop = self._loops.get(key_bytes(key)) or self._begin(self._new_loop(key))
+                    identity = key_bytes(key)
+                    loop = self._loops.get(identity) or self._begin(self._new_loop(key))
                 except Exception as error:
                     self.failed(self._node, value, error, self._born)
                     continue
+                self._touched.add(identity)
                 loop.ports[place].arrive(value)
                 self._resume(loop, None)
         for place in self._newly_ended:

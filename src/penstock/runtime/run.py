@@ -42,6 +42,8 @@ class Settings:
     """How much work a cell takes at once when it has time; when much is waiting, up to four times as much."""
     record_arrivals: bool = False
     closes_at_end: bool = True
+    knows_changes: bool = False
+    """Whether operators note which of their states have changed."""
     fuses: bool = True
     port: Callable[[str, int], Port] = Port
     """What makes the queues; tests give it hostile ones."""

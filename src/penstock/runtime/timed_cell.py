@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Node, Waits
+from penstock.operators.kept import Changed, Kept
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.runtime.changing import Changing
 from penstock.runtime.ports import Port
@@ -22,6 +23,7 @@ class TimedCell(Changing):
         assert isinstance(node.kind, Waits)
         self._kind = node.kind
         self._table = TimedTable(node.kind.logic, node.kind.lateness)
+        self._table.touched = set() if run.settings.knows_changes else None
         self._taken: list[tuple[int, list[Any], float]] = []
         self._ended: list[int] = []
         self._open = list(range(len(ports)))
@@ -39,10 +41,13 @@ class TimedCell(Changing):
                 self._ended.append(side)
         return bool(self._taken or self._ended)
 
-    def snapshots(self) -> dict[str, Any]:
+    def snapshots(self) -> dict[str, Kept]:
         return {self.name: self._table.snapshot()}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def _changed(self) -> dict[str, Changed]:
+        return {self.name: self._table.take_changed()}
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
         if self.name in kept:
             self._table.restore(kept[self.name])
 

@@ -6,7 +6,6 @@ fires because of a rise stands before the tuple that caused it, sorted as it wou
 
 from __future__ import annotations
 
-import heapq
 import math
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -14,11 +13,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.timed import Entry, Fired, LateTuple, TimedTable, Timer
+from penstock.operators.kept import Changed, Kept
+from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
-from penstock.ordering.keys import bucket_of
 from penstock.runtime.failures import dead_letter
-from penstock.runtime.keyed_team import BUCKETS, Bucket, Ended, Fail, KeyedReplica, KeyedTeam, KeyedUnit, Part
+from penstock.runtime.keyed_team import Bucket, Ended, Fail, KeyedReplica, KeyedTeam, KeyedUnit, Part
 from penstock.runtime.replicas import Unit
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ class TimedBucket:
         self._on_late = node.kind.on_late
         self._first_past = bisect_right if node.kind.logic.strict else bisect_left
         self.table = TimedTable(node.kind.logic, node.kind.lateness)
+        self.table.touched = set() if run.settings.knows_changes else None
         self.progress: tuple[int, Time | None] = (-1, None)
         """The last unit that it has seen, and when its next timer is due after that; read by whoever splits."""
 
@@ -103,13 +103,15 @@ class TimedBucket:
         else:
             part.found.setdefault(0, []).extend((place, output) for output in outputs)
 
-    def snapshot(self) -> Mapping[Any, Any]:
-        _, _, entries, _ = self.table.snapshot()
-        kept: Mapping[Any, Any] = entries
-        return kept
+    def snapshot(self) -> Kept:
+        return self.table.snapshot()
 
-    def restore(self, kept: Mapping[Any, Any]) -> None:
-        raise NotImplementedError  # with its watermark and timers, by the team
+    def take_changed(self) -> Changed:
+        return self.table.take_changed()
+
+    def restore(self, kept: Kept) -> None:
+        self.table.restore(kept)
+        self.progress = (-1, self.table.next_due())
 
 
 class TimedTeam(KeyedTeam):
@@ -207,31 +209,12 @@ class TimedTeam(KeyedTeam):
         counters = replica.counters[self.name]
         counters.emitted += sum(len(found) for port, found in part.found.items() if port < self.nodes[0].outputs)
 
-    def snapshots(self) -> dict[str, Any]:
-        entries: dict[bytes, Entry] = {}
-        timers: list[Timer] = []
-        for bucket in self._buckets.values():
-            assert isinstance(bucket, TimedBucket)
-            _, _, of_bucket, own_timers = bucket.table.snapshot()
-            entries |= of_bucket
-            timers += own_timers
-        heapq.heapify(timers)
-        return {self.name: ([self._mark], [False], entries, timers)}
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        super().restore(kept)
+        self._under_way = {number: deque() for number in self._buckets}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        if self.name not in kept:
-            return
-        (self._mark,), _, entries, timers = kept[self.name]
-        by_bucket: dict[int, tuple[dict[bytes, Entry], list[Timer]]] = {}
-        for identity, entry in entries.items():
-            by_bucket.setdefault(bucket_of(identity, BUCKETS), ({}, []))[0][identity] = entry
-        for timer in timers:
-            if timer[2] in entries:
-                by_bucket[bucket_of(timer[2], BUCKETS)][1].append(timer)
-        for number, (of_bucket, own_timers) in by_bucket.items():
-            bucket = self.bucket(number)
-            assert isinstance(bucket, TimedBucket)
-            heapq.heapify(own_timers)
-            bucket.table.restore(([self._mark], [False], of_bucket, own_timers))
-            bucket.progress = (-1, bucket.table.next_due())
-            self._under_way[number] = deque()
+    def _rest(self) -> Any:
+        return [self._mark], [False]
+
+    def _restore_rest(self, rest: Any) -> None:
+        (self._mark,), _ = rest

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.clock import WallClock
-from penstock.engines.spark.keyed_states import KeyedStates
+from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.wire import Marks
 from penstock.flow.nodes import Remembers
 from penstock.operators.functions import Form, listed

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from penstock.clock import SystemClock
 from penstock.connectors.source import Chunk, Source, Split
+from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.durable.staging import FileStage, Staged, ValueStage, stage_file
 from penstock.engines.spark import wire
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
-from penstock.engines.spark.keyed_states import KeyedStates
 from penstock.engines.spark.loops import LoopStep
 from penstock.engines.spark.outlets import LineWriter, joined
 from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, TaskReport

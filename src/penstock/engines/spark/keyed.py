@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from penstock.clock import SystemClock
+from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.forgetting import Forgetting
-from penstock.engines.spark.keyed_states import KeyedStates
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
 from penstock.ordering.keys import key_bytes

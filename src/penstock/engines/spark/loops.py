@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.engines.spark.keyed_states import KeyedStates
+from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.stages import outlet_of
 from penstock.engines.spark.wire import CLOSING, Slice, placed_by
 from penstock.flow.nodes import Node

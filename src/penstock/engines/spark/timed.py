@@ -7,7 +7,6 @@ Where tuples give something at once, too, what fires stands before the tuple tha
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import Enum
@@ -15,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.engines.spark.keyed_states import KeyedStates
+from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.wire import CLOSING, Slice, placed_by
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.timed import Entry, Fired, LateTuple, TimedTable
+from penstock.operators.kept import Kept
+from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
-from penstock.ordering.keys import firing_order
 from penstock.plan.groups import interleaves
 from penstock.runtime.failures import dead_letter, survived
 
@@ -43,18 +42,6 @@ class _By(Enum):
     BOTH = "both, because there is some of each"
 
 
-class _Recording(TimedTable):
-    """Knows which keys it was asked for: the others have not changed."""
-
-    def __init__(self, kind: Waits) -> None:
-        super().__init__(kind.logic, kind.lateness)
-        self.touched: set[bytes] = set()
-
-    def _entry(self, identity: bytes) -> Entry | None:
-        self.touched.add(identity)
-        return super()._entry(identity)
-
-
 class TimedStep:
     """One operator in event time, in one task of one batch."""
 
@@ -64,9 +51,10 @@ class TimedStep:
         self._node = node
         self._kind = node.kind
         self._states = states
-        self._table = _Recording(node.kind)
-        self._entries: dict[bytes, Entry] = dict(states.mine())
-        self._restore()
+        self._table = TimedTable(node.kind.logic, node.kind.lateness)
+        sides = node.kind.logic.sides
+        self._table.restore(Kept(dict(states.mine()), (states.shared() or [None] * sides, [False] * sides)))
+        self._table.touched = set()
         self._received = self._emitted = self._failed = self._late = 0
         self._found: list[_Found] = []
         self._dead: list[_Found] = []
@@ -75,14 +63,6 @@ class TimedStep:
         if interleaves(node):
             self._found_by = self._dead_by = _By.BOTH
         self.failed_at = 0
-
-    def _restore(self) -> None:
-        timers = [(entry.scheduled, *firing_order(identity)) for identity, entry in self._entries.items()]
-        heapq.heapify(timers)
-        sides = self._kind.logic.sides
-        # A copy: only one task keeps what it makes of them, and the others must leave them in the cache as they were.
-        watermarks = list(self._states.shared() or [None] * sides)
-        self._table.restore((watermarks, [False] * sides, self._entries, timers))
 
     def run(self, part: Slice, side: int) -> dict[str, Slice]:
         """What comes out because of a slice on one of the inputs, and its dead letters by the operator's name."""
@@ -144,10 +124,9 @@ class TimedStep:
 
     def keep(self) -> None:
         """Hand the changes to the store."""
-        touched, entries = self._table.touched, self._entries
-        changed = {identity: entries[identity] for identity in touched if identity in entries}
-        self._states.change(changed, touched - changed.keys())
-        watermarks, *_ = self._table.snapshot()
+        changed = self._table.take_changed()
+        watermarks, _ = changed.rest
+        self._states.change(changed.by_key, changed.deleted)
         self._states.keep_shared(watermarks)
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""The states of one keyed operator, as a task sees them: the only code that knows which bucket a key is in."""
+"""The states of one operator in the store: the only code that knows which bucket a key is in."""
 
 from __future__ import annotations
 
@@ -11,21 +11,32 @@ from penstock.state.buckets import Place, TaskStates
 
 
 class KeyedStates:
-    """States by the bytes of their keys, in the buckets that are this task's own; and one that all tasks share."""
+    """States by key, in the buckets that are this task's own; and one that all tasks share.
 
-    def __init__(self, states: TaskStates, operator: str, buckets: int, is_mine: Callable[[int], bool]) -> None:
+    `identity` gives the bytes of a key, by which its bucket is chosen; by default, keys are these bytes.
+    """
+
+    def __init__(
+        self,
+        states: TaskStates,
+        operator: str,
+        buckets: int,
+        is_mine: Callable[[int], bool] = lambda _: True,
+        identity: Callable[[Any], bytes] = lambda key: key,
+    ) -> None:
         self._states = states
         self._operator = operator
         self._buckets = buckets
         self._is_mine = is_mine
+        self._identity = identity
         self._shared_place = Place(operator, buckets)
 
-    def bucket_of(self, identity: bytes) -> int:
-        return bucket_of(identity, self._buckets)
+    def bucket_of(self, key: Any) -> int:
+        return bucket_of(self._identity(key), self._buckets)
 
-    def get(self, identity: bytes) -> Any:
+    def get(self, key: Any) -> Any:
         """The state of a key, or `None`."""
-        return self._states.get(Place(self._operator, self.bucket_of(identity)), identity, None)
+        return self._states.get(Place(self._operator, self.bucket_of(key)), key, None)
 
     def in_bucket(self, bucket: int) -> Mapping[Hashable, Any]:
         return self._states.states(Place(self._operator, bucket))
@@ -38,16 +49,16 @@ class KeyedStates:
     def change_bucket(self, bucket: int, states: Mapping[Any, Any], deleted: Collection[Any] = ()) -> None:
         self._states.change(Place(self._operator, bucket), states, deleted)
 
-    def change(self, states: Mapping[bytes, Any], deleted: Collection[bytes] = ()) -> None:
+    def change(self, states: Mapping[Any, Any], deleted: Collection[Any] = ()) -> None:
         """Set the states of some keys, and forget those of others, if they have any."""
-        changed: Mapping[int, dict[bytes, Any]] = defaultdict(dict)
-        gone: Mapping[int, list[bytes]] = defaultdict(list)
-        for identity, state in states.items():
-            changed[self.bucket_of(identity)][identity] = state
-        for identity in deleted:
-            bucket = self.bucket_of(identity)
-            if identity in self.in_bucket(bucket):
-                gone[bucket].append(identity)
+        changed: Mapping[int, dict[Any, Any]] = defaultdict(dict)
+        gone: Mapping[int, list[Any]] = defaultdict(list)
+        for key, state in states.items():
+            changed[self.bucket_of(key)][key] = state
+        for key in deleted:
+            bucket = self.bucket_of(key)
+            if key in self.in_bucket(bucket):
+                gone[bucket].append(key)
         for bucket in {*changed, *gone}:
             self.change_bucket(bucket, changed[bucket], gone[bucket])
 
