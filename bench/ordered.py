@@ -169,7 +169,7 @@ def in_threads(scale: float, rounds: int) -> None:
         "zlib": lambda x: (zlib.compress(squeezed), x)[1],
     }
     for name, work in works.items():
-        count = int(12_000 * scale)
+        count = int(40_000 * scale)  # long enough for what begins and ends a run not to count
 
         def run(workers: int, work=work, count=count) -> float:
             return seconds_of(lambda s: s.map(work, replicas=workers), count, threads=workers)
@@ -181,7 +181,7 @@ def in_threads(scale: float, rounds: int) -> None:
                 "bare": lambda: bare_seconds(work, count, 1),
                 "bare two": lambda: bare_seconds(work, count, 2),
             },
-            rounds,
+            rounds * 3 // 5,
         )
         possible = found.ratio("bare", "bare two")
         shown(f"{name} (bare threads gain {possible:.2f}x)", found.ratio("one", "two"), "1.8", found)
@@ -191,7 +191,7 @@ def processes(scale: float, rounds: int) -> None:
     """Against one thread, and against what two processes that have nothing to do with each other gain here."""
     print("\nTwo companion processes against one thread, pure Python; start-up not counted")
     for microseconds, goal in (100, "1.85"), (20, "1.6"):
-        count = int(2_000_000 * scale / microseconds)
+        count = int(4_000_000 * scale / microseconds)
         steps = _steps(microseconds)
         work = spin(steps)
 
@@ -205,7 +205,7 @@ def processes(scale: float, rounds: int) -> None:
                 "alone": lambda: _independent(1, steps, count),
                 "pair": lambda: _independent(2, steps, count // 2),
             },
-            rounds,
+            rounds * 3 // 5,
         )
         gains, possible = found.ratios("thread", "companions"), found.ratios("alone", "pair")
         shown(

@@ -82,6 +82,26 @@ def test_the_gil_has_a_veto():
     assert [(change.what, change.after) for change in changes] == [("threads", 1)]
 
 
+def busy_threads(threads, cores_used):
+    operators = {**signals().operators, "op": OperatorSignals("op", received=100, busy_seconds=0.95 * threads)}
+    return Signals(1.0, 1.0, operators, threads=threads, most_threads=8, cores=2, has_gil=True, cores_used=cores_used)
+
+
+def test_who_waits_for_others_does_not_wait_for_the_gil():
+    assert busy_threads(2, cores_used=1.0).is_gil_bound
+    assert not busy_threads(2, cores_used=0.1).is_gil_bound
+
+
+def test_the_veto_is_taken_back_where_one_thread_has_nothing_to_compute():
+    """Many threads that wait a lot and compute a little use up one core: with one of them, hardly anything is used."""
+    loop = started(ps.Elastic(threads=Wants("threads"), replicas="fixed", helping=False))
+    assert loop.step(busy_threads(8, cores_used=1.0))[0] == "gil"
+    loop.step(busy_threads(1, cores_used=0.1))
+    assert loop.step(busy_threads(1, cores_used=0.1))[0] == "wants"
+    loop.step(busy_threads(8, cores_used=1.0))
+    assert loop.step(busy_threads(8, cores_used=1.0))[0] != "gil"
+
+
 def test_every_run_has_its_own_copy_of_a_controller():
     mine = Wants("threads")
     started(ps.Elastic(threads=mine, replicas="fixed")).step(signals())

@@ -156,6 +156,24 @@ def test_the_gil_leaves_one_replica_to_what_computes_and_more_to_what_waits():
     assert found["io"] == 8
 
 
+def test_nobody_is_added_where_nobody_could_work():
+    """All threads are busy: one more replica would show nothing, and be taken for useless."""
+    one = operator("op", 100, 0.02, full_share=0.5)
+    assert wanted(Bottleneck().decide(flow(source(100), one, threads=4, cores=4))) == {"op": 2}
+    assert wanted(Bottleneck().decide(flow(source(100), one, threads=2, cores=4))) == {}
+    assert wanted(Bottleneck().decide(flow(source(100), one, threads=2, cores=4, has_thread_each=True))) == {"op": 2}
+
+
+def test_what_waits_has_as_many_replicas_as_there_are_threads_to_wait():
+    """Without a rate there is no end to what could be fetched: threads are tried, and replicas follow."""
+
+    def fetching(threads):
+        waiting = operator("io", 100, 0.02, cpu_seconds=0.001)
+        return wanted(Predictive().decide(flow(source(100), waiting, cores=2, threads=threads)))
+
+    assert [fetching(threads).get("io", 1) for threads in (1, 2, 16)] == [1, 2, 16]
+
+
 def sized_by(rates):
     """The replicas that there are after each period, for tuples of 0.1 s that come at these rates."""
     controller, replicas, found = Predictive(), 1, []

@@ -125,6 +125,17 @@ def test_figure_7_one_by_one_ends_where_one_more_is_five_percent():
     assert set(levels[-10:]) == {20}
 
 
+@pytest.mark.parametrize(("controller", "after"), [(Utilisation, 3), (Figure7, 3), (Trend, 4)])
+def test_threads_that_wait_may_be_more_than_cores(controller, after):
+    def decided(cores_used):
+        one = controller()
+        one.decide(signals(1, 500, cores=2))
+        return [change.after for change in one.decide(signals(2, 1000, cores=2, cores_used=cores_used))]
+
+    assert decided(cores_used=0.1) == [after]
+    assert decided(cores_used=1.9) == []
+
+
 # Better than the paper
 
 

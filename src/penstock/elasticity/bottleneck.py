@@ -10,6 +10,7 @@ from penstock.elasticity.signals import Change, Controller, OperatorSignals, Sig
 CONGESTED = 0.01
 _PAYS = 0.03
 _IDLE_PERIODS = 3
+_ALL_BUSY = 0.98
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Bottleneck(Controller):
 
     def detect(self, signals: Signals) -> OperatorSignals | None:
         """Algorithm 9. Its ratio is an average over replicas: ours have one input, and one figure."""
+        if signals.utilisation > _ALL_BUSY and not signals.has_thread_each:
+            return None  # there is nobody to work in one more
         for one in signals.operators.values():
             most = min(one.most_replicas, self._left_alone.get(one.name, one.most_replicas))
             if (

@@ -90,6 +90,8 @@ class Loop:
         self._gil_patience = _GIL_PERIODS
         self._gil_periods = 0
         """For how many periods more threads are out of the question."""
+        self._may_lower = True
+        """Fewer threads can do as much where the GIL is the limit; unless they wait for other things as well."""
 
     def step(self, signals: Signals) -> tuple[str, Sequence[Change]]:
         """Who decides, and what."""
@@ -136,7 +138,10 @@ class Loop:
 
     def _veto(self, signals: Signals) -> Sequence[Change]:
         """Threads that take the GIL from each other are worse than one."""
-        if not signals.is_gil_bound or not self._decides_threads or signals.threads <= signals.least_threads:
+        if self._gil_periods and signals.utilisation > 0.9 and signals.cores_used < 0.6 * signals.threads:
+            self._gil_periods, self._may_lower = 0, False
+        may_lower = self._may_lower and self._decides_threads and signals.threads > signals.least_threads
+        if not may_lower or not signals.is_gil_bound:
             return []
         reason = (
             f"threads were busy for {signals.busy_seconds / signals.seconds:.1f} cores and used "

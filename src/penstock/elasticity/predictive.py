@@ -154,7 +154,7 @@ class Predictive(Controller):
         """Tuples a second to be ready for; where they can be read at any speed, as many as the cores can do."""
         if signals.offered_rate is not None:
             return max(self._rate.now, self._rate.next()) * (1 + self._headroom)
-        work = sum(self._shares[name] * cost.seconds for name, cost in self._costs.items())
+        work = sum(self._shares[name] * cost.cpu_seconds for name, cost in self._costs.items())
         if signals.is_gil_bound or not work:
             return None
         return signals.cores / work
@@ -201,9 +201,9 @@ class Predictive(Controller):
         return min(max(min(count, self._useful(signals, one)), one.least_replicas), one.most_replicas)
 
     def _useful(self, signals: Signals, one: OperatorSignals) -> int:
-        """Replicas that need a core are no use beyond the cores, or the GIL; those that wait are."""
+        """Replicas that need a core are no use beyond the cores, or the GIL; those that wait need threads to do so."""
         if one.cpu_share < 0.5:
-            return one.most_replicas
+            return one.most_replicas if signals.has_thread_each else signals.threads
         return 1 if signals.is_gil_bound and not one.has_own_process else signals.cores
 
     def _settled(self, one: OperatorSignals, count: int, enough: int, at_once: bool = False) -> int:
@@ -299,8 +299,8 @@ class _Cost:
         self._last = one.replicas
 
     @property
-    def seconds(self) -> float:
-        return self.at(self._last)
+    def cpu_seconds(self) -> float:
+        return self._cpu.get(self._last, 0.0)
 
     def at(self, replicas: int) -> float:
         """Seconds a tuple with so many replicas: as seen, or on the line through what was seen with fewer and more."""

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+_ONE_CORE = 0.6
+"""What threads that fight for the GIL use at least, where neighbours take a good part of a core."""
+
 
 @dataclass(frozen=True)
 class OperatorSignals:
@@ -76,6 +79,8 @@ class Signals:
     threads: int = 1
     least_threads: int = 1
     most_threads: int = 1
+    has_thread_each: bool = False
+    """Whether every replica has a thread of its own, besides these."""
     stuck_threads: int = 0
     """Threads that should have gone, or are held by a user's function."""
     cores: int = 1
@@ -115,7 +120,23 @@ class Signals:
         if not self.has_gil:
             return False
         inside = sum(one.busy_seconds for one in self.operators.values() if not one.has_own_process)
-        return inside + self.gil_seconds > 1.3 * self.seconds and self.cores_used < 1.15 and self.cores > 1
+        has_one_core = _ONE_CORE < self.cores_used < 1.15  # with less than that they wait for something else
+        return inside + self.gil_seconds > 1.3 * self.seconds and has_one_core and self.cores > 1
+
+    @property
+    def useful_threads(self) -> int:
+        """The most that may bring something: more than cores only where threads wait, and neither for them nor the GIL.
+
+        >>> busy = {"op": OperatorSignals("op", busy_seconds=2.0)}
+        >>> Signals(1.0, 1.0, busy, threads=2, most_threads=64, cores=2, cores_used=0.1).useful_threads
+        64
+        >>> Signals(1.0, 1.0, busy, threads=2, most_threads=64, cores=2, cores_used=1.9).useful_threads
+        2
+        """
+        waits = self.cores_used * self.seconds < 0.5 * self.busy_seconds and self.cores_used < 0.8 * self.cores
+        if waits and not self.is_gil_bound:
+            return self.most_threads
+        return min(self.most_threads, max(self.cores, self.threads))
 
     def readers(self, name: str) -> list[OperatorSignals]:
         """Those that have received something from an operator."""

@@ -29,7 +29,7 @@ class Utilisation(Controller):
 
     def decide(self, signals: Signals) -> Sequence[Change]:
         level, used = signals.threads, signals.utilisation
-        if used > self._high and level < signals.most_threads:
+        if used > self._high and level < signals.useful_threads:
             return [_threads(level, level + 1, f"threads are busy {used:.0%} of the time")]
         # With one fewer, the others have its work to do: not if that would make them ask for it again.
         if used < self._low and level > signals.least_threads and used * level / (level - 1) <= self._high:
@@ -89,7 +89,7 @@ class Figure7(Controller):
     def neighbours(self, signals: Signals) -> tuple[int | None, int | None]:
         level = signals.threads
         below = level - 1 if level > signals.least_threads else None
-        return below, level + 1 if level < signals.most_threads else None
+        return below, level + 1 if level < signals.useful_threads else None
 
     def _followed(self, signals: Signals, below: int | None, above: int | None) -> tuple[int, int]:
         """The rule that applies, and the level that it leads to."""
@@ -255,10 +255,10 @@ class Trend(Figure7):
         if signals.utilisation < self._busy_share or any(0 < seen <= level for seen in seen_above):
             return below, above  # those that there are have time, or there was no work for more
         if above is None:
-            above = min(2 * level, signals.most_threads)
+            above = min(2 * level, signals.useful_threads)
         elif above - level > max(1, level // 4) and not self._is_better(self._at(above), self._at(level)):
             above = (level + above) // 2  # what is best lies between the two
-        if above is not None and (above <= level or above > signals.most_threads):
+        if above is not None and (above <= level or above > signals.useful_threads):
             above = None
         return below, above
 

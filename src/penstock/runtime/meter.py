@@ -17,6 +17,9 @@ from penstock.runtime.run import Run
 from penstock.runtime.team import Team
 from penstock.runtime.teams import scalable, why_alone
 
+_MOST_THREADS = 64
+"""Where they wait for something else than cores, and nobody says how many there may be."""
+
 
 @dataclass(frozen=True)
 class Gauge:
@@ -79,7 +82,8 @@ class Meter:
             operators=operators,
             threads=self._pool.threads,
             least_threads=elastic.least_threads,
-            most_threads=elastic.most_threads or max(cores, elastic.least_threads),
+            most_threads=elastic.most_threads or max(cores, elastic.least_threads, _MOST_THREADS),
+            has_thread_each=self._pool.is_dedicated,
             stuck_threads=len(self._pool.stuck()) + self._pool.leaving,
             cores=cores,
             cores_used=used,

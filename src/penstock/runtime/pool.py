@@ -50,7 +50,7 @@ class Pool(ABC):
         self._lock = threading.Lock()
         """Held while the list of workers changes."""
         self._wanted = count
-        self._dedicated = dedicated
+        self.is_dedicated = dedicated
         self._workers: list[Worker] = []
         self._run: Run
         self._watch_seconds = WATCH_SECONDS
@@ -95,8 +95,8 @@ class Pool(ABC):
 
     def attach(self, run: Run) -> None:
         self._run = run
-        run.scheduler.is_asked = not self._dedicated
-        if self._dedicated:
+        run.scheduler.is_asked = not self.is_dedicated
+        if self.is_dedicated:
             run.on_new_cells = self.look_soon
 
     @property
@@ -116,14 +116,14 @@ class Pool(ABC):
     def on_ready(self, cell: Cell | None = None) -> None:
         # A worker that has made a cell ready comes to it by itself; to wake another one would only make two of them
         # fight for the GIL. One that is about to be busy for longer asks for help first: see `Worker`.
-        if not self._dedicated and not self._run.is_over and self._is_called_by_worker():
+        if not self.is_dedicated and not self._run.is_over and self._is_called_by_worker():
             return
         self.wake_another(cell)
 
     def _adjust(self) -> None:
         """As many workers as wanted, plus one for each that is stuck."""
         with self._lock:
-            if self._dedicated:
+            if self.is_dedicated:
                 served = {worker.only for worker in self._workers}
                 for cell in self._run.runnable():
                     if cell not in served:

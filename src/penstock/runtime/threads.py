@@ -41,7 +41,7 @@ class Threads(Pool):
     def wake_another(self, cell: Cell | None = None) -> None:
         # A parker counts itself before it looks at the list a last time, so one of the two sees the other.
         if self._parked:
-            if self._run.is_over or (self._dedicated and cell is None):
+            if self._run.is_over or (self.is_dedicated and cell is None):
                 self._wake_all()
             else:
                 self._wake_one(self._condition if cell is None else self._own.get(cell, self._condition))

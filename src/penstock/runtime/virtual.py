@@ -169,9 +169,9 @@ class Virtual(Pool):
 
     def _woken(self, cell: Cell | None) -> int:
         """Wake whoever is to be woken; how many they were."""
-        if self._dedicated and cell is not None:
+        if self.is_dedicated and cell is not None:
             woken = [worker for worker in self._parked if worker.only is cell]
-        elif self._dedicated or self._timing.wakes_everyone or self._run.is_over:
+        elif self.is_dedicated or self._timing.wakes_everyone or self._run.is_over:
             woken = list(self._parked)
         else:
             woken = list(islice(self._parked, 1))
