@@ -185,6 +185,7 @@ def in_threads(scale: float, rounds: int) -> None:
         )
         possible = found.ratio("bare", "bare two")
         shown(f"{name} (bare threads gain {possible:.2f}x)", found.ratio("one", "two"), "1.8", found)
+        shown(f"{name}: two threads of a flow against two bare ones", found.ratio("bare two", "two"))
 
 
 def processes(scale: float, rounds: int) -> None:
