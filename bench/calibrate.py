@@ -19,7 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,6 +40,7 @@ from penstock.runtime.policies import POLICIES, OperatorView, SchedulingPolicy
 sys.path.insert(0, str(Path(__file__).parent))
 
 from local import UserZip, add, digit, keep, minus, total, triple
+from neighbours import quiet_rounds
 
 DATA = os.urandom(1 << 16)
 SHARES = {"pick": 0.22, "take": 0.25, "give": 0.31, "release": 0.22}
@@ -439,13 +440,18 @@ def on_cores(count: int, run: Callable[[], Any]) -> Any:
         os.sched_setaffinity(0, cores)
 
 
-def one_ratio(
-    flow: ps.Flow, outside: dict[str, float], cores: int, options: dict[str, Any], machine: Machine
-) -> tuple[float, float]:
-    """The seconds that a flow takes, and those that it is said to take by what its operators cost at this moment."""
-    options = {"fuse": options.get("threading") != "dedicated", **options}
-    has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+@dataclass(frozen=True)
+class Measured:
+    """The seconds that a flow took, and what is needed to foretell them: costs and the other core at that moment."""
 
+    seconds: float
+    costs: dict[str, Cost]
+    machine: Machine
+
+
+def measured(
+    flow: ps.Flow, outside: dict[str, float], cores: int, options: dict[str, Any], machine: Machine
+) -> Measured:
     def profiled() -> dict[str, Cost]:
         found = costs_of(flow.run(ps.engines.Local(threads=1, fuse=options["fuse"])))
         return {name: replace(cost, released=outside.get(name, 0.0)) for name, cost in found.items()}
@@ -461,17 +467,24 @@ def one_ratio(
         return crowding_share(times=1000, pairs=3), moved
 
     # What the machine does changes from one second to the next: so once before, and once after.
-    before, first, measured, second, after = on_cores(
+    before, first, seconds, second, after = on_cores(
         cores, lambda: (profiled(), neighbours(), real(), neighbours(), profiled())
     )
     crowded, moved = (statistics.mean(pair) for pair in zip(first, second, strict=True))
-    machine = replace(machine, crowding_share=crowded, gil_move_seconds=moved)
     costs = {
         name: replace(cost, seconds=(float(cost.seconds) + float(after[name].seconds)) / 2)
         for name, cost in before.items()
     }
-    engine = ps.engines.Simulated(cores=cores, threads=cores, costs=costs, gil=has_gil, machine=machine, **options)
-    return measured, flow.run(engine).elapsed_seconds
+    return Measured(seconds, costs, replace(machine, crowding_share=crowded, gil_move_seconds=moved))
+
+
+def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], known: Measured) -> float:
+    """The seconds that it is said to take."""
+    has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    engine = ps.engines.Simulated(
+        cores=cores, threads=cores, costs=known.costs, gil=has_gil, machine=known.machine, **options
+    )
+    return flow.run(engine).elapsed_seconds
 
 
 def table(machine: Machine, repeats: int, scale: float, only: str | None) -> None:
@@ -486,14 +499,17 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
         for cores in 1, 2:
             for options in models:
                 flow = made(build, count)
-                pairs = [one_ratio(flow, outside, cores, options, machine) for _ in range(repeats)]
-                measured, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
-                ratio = statistics.median(real / said for real, said in pairs)
+                settings = {"fuse": options.get("threading") != "dedicated", **options}
+                rounds = quiet_rounds(lambda _: measured(flow, outside, cores, settings, machine), repeats)
+                pairs = [(one.seconds, foretold(flow, cores, settings, one)) for one in rounds.results]
+                real, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+                ratio = statistics.median(took / said for took, said in pairs)
                 what = options.get("threading") or f"dynamic, {options['policy']}"
                 ratios.setdefault(what, []).append(ratio)
                 print(
-                    f"  {name:28} {cores} core{'s' if cores > 1 else ' '}  {what:28} {measured:>12,.0f} "
-                    f"{simulated:>12,.0f}   {ratio:5.2f}{'' if is_close(ratio) else '  *'}",
+                    f"  {name:28} {cores} core{'s' if cores > 1 else ' '}  {what:28} {real:>12,.0f} "
+                    f"{simulated:>12,.0f}   {ratio:5.2f}{'' if is_close(ratio) else '  *'}"
+                    f"  ({rounds.quiet} of {rounds.played} quiet)",
                     flush=True,
                 )
     every = [ratio for found in ratios.values() for ratio in found]

@@ -8,39 +8,51 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 _STAT = Path("/proc/stat")
 _QUIET_SHARE = 0.03
 _FEWEST = 7
 
 
-class Contest:
-    """Contestants that run in rounds, and what each of them took in each round that was quiet.
+@dataclass(frozen=True)
+class Rounds(Generic[T]):
+    """What came of the rounds that count, and how many were played and quiet."""
 
-    Rounds are played until so many were quiet, or twice as many were played; where hardly any was, the quietest count.
-    """
+    results: list[T]
+    played: int
+    quiet: int
+
+
+def quiet_rounds(play: Callable[[int], T], wanted: int) -> Rounds[T]:
+    """Play until so many rounds were quiet, or twice as many were played; where hardly any was, the quietest count."""
+    neighbours = Neighbours()
+    found: list[tuple[float, T]] = []
+    while sum(stolen <= _QUIET_SHARE for stolen, _ in found) < wanted and len(found) < 2 * wanted:
+        neighbours.share()
+        result = play(len(found))
+        found.append((neighbours.share(), result))
+    found.sort(key=lambda one: one[0])
+    quiet = sum(stolen <= _QUIET_SHARE for stolen, _ in found)
+    return Rounds([result for _, result in found[: max(quiet, min(_FEWEST, wanted))]], len(found), quiet)
+
+
+class Contest:
+    """Contestants that run in rounds, and what each of them took in each round that counts."""
 
     def __init__(self, contestants: Mapping[str, Callable[[], float]], rounds: int) -> None:
-        self.played = 0
-        found: list[tuple[float, dict[str, float]]] = []
-        while sum(stolen <= _QUIET_SHARE for stolen, _ in found) < rounds and self.played < 2 * rounds:
-            found.append(self._round(contestants))
-        found.sort(key=lambda one: one[0])
-        self.quiet = sum(stolen <= _QUIET_SHARE for stolen, _ in found)
-        counted = [taken for _, taken in found[: max(self.quiet, min(_FEWEST, rounds))]]
-        self.seconds = {name: [taken[name] for taken in counted] for name in contestants}
+        def play(number: int) -> dict[str, float]:
+            # To and fro, so that a machine that slows down or speeds up favours nobody.
+            names = list(contestants) if number % 2 else reversed(list(contestants))
+            return {name: contestants[name]() for name in names}
 
-    def _round(self, contestants: Mapping[str, Callable[[], float]]) -> tuple[float, dict[str, float]]:
-        """What others have taken during the worst of its runs, and what each contestant took."""
-        neighbours, stolen, taken = Neighbours(), 0.0, {}
-        # To and fro, so that a machine that slows down or speeds up favours nobody.
-        for name in list(contestants) if self.played % 2 else reversed(list(contestants)):
-            neighbours.share()
-            taken[name] = contestants[name]()
-            stolen = max(stolen, neighbours.share())
-        self.played += 1
-        return stolen, taken
+        found = quiet_rounds(play, rounds)
+        self.played, self.quiet = found.played, found.quiet
+        self.seconds = {name: [taken[name] for taken in found.results] for name in contestants}
 
     def ratio(self, slow: str, fast: str) -> float:
         """How many times as fast the second one is: the median over the rounds."""
