@@ -10,6 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock.engines import local_checkpoint
+from penstock.engines.durable import publish
+from penstock.engines.durable.checkpoint import Checkpoint
 from tests.conftest import shuffled
 from tests.killed_flow import check_written, write_input, written
 
@@ -195,6 +197,27 @@ def test_nothing_is_seen_before_its_manifest(tmp_path, monkeypatch):
     assert seen == {"staged": [], "processed": [], "manifest": [], "published": ["0", "1", "2"]}
     assert [(batch.number, batch.rows) for batch in report.batches] == [(0, 3)]
     assert report.batches[0].seconds > 0
+
+
+@pytest.mark.parametrize("dies_in", ["write_text", "replace", "remember_sinks"])
+def test_a_run_that_dies_while_it_takes_a_directory_is_gone_on_with(dies_in, tmp_path, monkeypatch):
+    def run():
+        flow = ps.Flow("owner")
+        flow.read(ps.sources.items(range(3))).write(ps.sinks.text(tmp_path / "out"))
+        flow.run(ps.engines.Local(checkpoint=tmp_path / "checkpoint"))
+
+    def dies(path, *args, **options):
+        if dies_in == "write_text":
+            path.touch()
+        raise KeyboardInterrupt
+
+    where = {"write_text": Path, "replace": publish.os, "remember_sinks": Checkpoint}[dies_in]
+    with monkeypatch.context() as patched:
+        patched.setattr(where, dies_in, dies)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    run()
+    assert written(tmp_path, "out") == ["0", "1", "2"]
 
 
 def test_what_failed_is_done_again_by_the_next_run(tmp_path):

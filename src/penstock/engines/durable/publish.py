@@ -181,7 +181,8 @@ class _Directory(_Publication):
             self._first, self._old = self._kept["first"], list(self._kept["old"])
         else:
             writer = self._sink.open()
-            if owner is not None and self._sink.mode == "error":
+            # Its own name is there if a run ended before it could remember that: nothing is published by then.
+            if owner not in (None, self._query) and self._sink.mode == "error":
                 raise SinkError(
                     f"{self._sink.name} sink: {str(self._sink.directory)!r} belongs to another query, which may still "
                     "write to it; write elsewhere, or say mode='append' or mode='overwrite'"
@@ -189,8 +190,8 @@ class _Directory(_Publication):
             self._old = [path.name for path in writer.old]
             # Never a name that is to be overwritten: when a batch is published again, old files go once more.
             self._first = max([writer.first, *(1 + part_number(path) for path in writer.old)])
-        if self._query is not None:
-            (self._sink.directory / _OWNER).write_text(self._query)
+        if self._query is not None and owner != self._query:
+            self._own(self._query)
         return {"first": self._first, "old": self._old}
 
     def _owner(self) -> str | None:
@@ -198,6 +199,12 @@ class _Directory(_Publication):
         with suppress(FileNotFoundError, NotADirectoryError):
             return (self._sink.directory / _OWNER).read_text()
         return None
+
+    def _own(self, query: str) -> None:
+        """In one step: half a name would be somebody else's."""
+        temporary = self._sink.directory / f".{uuid.uuid4().hex}.tmp"
+        temporary.write_text(query)
+        os.replace(temporary, self._sink.directory / _OWNER)
 
     def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
         if not staged:
