@@ -36,7 +36,11 @@ class StateTable:
         if self._ttl is not None:
             self._forget(now)
         state, _ = self._states.get(key, (_MISSING, None))
-        return self._init() if state is _MISSING else state
+        if state is _MISSING:
+            return self._init()
+        if self.touched is not None:  # whoever is given it may change it in place, and then fail
+            self.touched.add(key)
+        return state
 
     def put(self, key: Hashable, state: Any, now: Time | None = None) -> None:
         self._states[key] = (state, self._latest(now))
