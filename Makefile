@@ -22,7 +22,7 @@ demo: java $(READY)  ## run the main job
 	@$(BIN)/penstock demo
 
 test: java $(READY)  ## run the tests (under 12 minutes on 2 cores)
-	@$(BIN)/python -m pytest -q -m "not long"
+	@$(BIN)/python -m pytest -q -m "not long" -n 2 --dist worksteal
 
 test-long: java $(READY)  ## run the storms
 	@$(BIN)/python -m pytest -q -m long

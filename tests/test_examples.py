@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def printed(target: str) -> list[str]:
     command = [sys.executable, "-m", "penstock", "run", target, "--engine", "sequential", "--no-report"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
 
@@ -53,14 +53,14 @@ def test_name_value_join():
 def test_name_value_join_over_tcp():
     lines = (EXAMPLES / "data" / "values.csv").read_text().split("\n", 1)[1]
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(30)
+        server.settimeout(120)
         target = f"{EXAMPLES}/name_value_join.py:over_tcp('127.0.0.1', {server.getsockname()[1]})"
         command = [sys.executable, "-m", "penstock", "run", target, "--engine", "sequential", "--no-report"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             connection, _ = server.accept()
             with connection:
                 connection.sendall(lines.encode())
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=120)
     assert [ast.literal_eval(line) for line in out.splitlines()] == NAMED_VALUES
 
 

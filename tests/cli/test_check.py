@@ -171,7 +171,7 @@ def test_a_flow_that_fails_is_an_error_and_no_difference(folder):
 def test_the_program_itself_exits_with_1(folder):
     command = [sys.executable, "-m", "penstock", "check", "flows_to_check:differing"]
     variables = {"PENSTOCK_CHECK_ENGINE": "sequential local", "PENSTOCK_CHECK_OPTION": "local.threads=2"}
-    result = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=240)
     assert result.returncode == 1
     assert "numbers: the first difference is at position 500" in result.stdout
     assert "Traceback" not in result.stderr

@@ -51,7 +51,9 @@ def folder(tmp_path):
 
 def penstock(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock", *arguments]
-    return subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=240
+    )
 
 
 @pytest.mark.parametrize("target", ["flows:flow", "flows.py:flow", "./flows.py:flow", "flows.py"])
@@ -162,7 +164,7 @@ def test_ctrl_c_drains_and_leaves_whole_files(folder):
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as process:
         assert process.stderr.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "stopping: letting out what was read" in errors
     assert "flow endless on sequential" in errors
@@ -189,7 +191,7 @@ def test_a_terminal_gets_a_live_display(folder):
             except OSError:  # the other end is closed
                 break
             shown += block
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     os.close(terminal)
     assert out.splitlines() == [str(number) for number in range(30)]
     assert b"generate" in shown
@@ -201,6 +203,6 @@ def test_output_that_nobody_reads_any_more_is_no_failure_to_shout_about(folder):
     script += "flow.read(ps.sources.generate(lambda i: 'x' * 1000, count=10_000)).write(ps.sinks.console())\n"
     (folder / "long.py").write_text(script)
     command = f"{sys.executable} -m penstock run long:flow --engine sequential | head -n 1"
-    result = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=240)
     assert result.stdout == "x" * 1000 + "\n"
     assert result.stderr == ""

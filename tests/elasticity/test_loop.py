@@ -82,14 +82,21 @@ def test_the_gil_has_a_veto():
     assert [(change.what, change.after) for change in changes] == [("threads", 1)]
 
 
-def busy_threads(threads, cores_used):
+def busy_threads(threads, cores_used, system_cpu=0.0):
     operators = {**signals().operators, "op": OperatorSignals("op", received=100, busy_seconds=0.95 * threads)}
-    return Signals(1.0, 1.0, operators, threads=threads, most_threads=8, cores=2, has_gil=True, cores_used=cores_used)
+    figures = {"cores": 2, "cores_used": cores_used, "system_cpu": system_cpu}
+    return Signals(1.0, 1.0, operators, threads=threads, most_threads=8, has_gil=True, **figures)
 
 
 def test_who_waits_for_others_does_not_wait_for_the_gil():
     assert busy_threads(2, cores_used=1.0).is_gil_bound
     assert not busy_threads(2, cores_used=0.1).is_gil_bound
+
+
+def test_who_waits_for_a_core_does_not_wait_for_the_gil():
+    """A neighbour has taken the other one."""
+    assert busy_threads(2, cores_used=1.0, system_cpu=0.6).is_gil_bound
+    assert not busy_threads(2, cores_used=1.0, system_cpu=0.95).is_gil_bound
 
 
 def test_the_veto_is_taken_back_where_one_thread_has_nothing_to_compute():

@@ -181,7 +181,7 @@ assert sink.items == [Visit(n + 1) for n in range(50)], sink.items
 print("end")
 """
     )
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240, check=False)
     assert (ended.stdout.split(), ended.stderr) == (["begin", "end"], "")
 
 

@@ -39,7 +39,7 @@ def check_finished(folder):
     check_written(folder)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_every_step(folder, step):
     for batch in (0, 1):

@@ -9,6 +9,7 @@ from typing import Literal
 
 _ONE_CORE = 0.6
 """What threads that fight for the GIL use at least, where neighbours take a good part of a core."""
+_IDLE_CORES = 0.25
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ class Signals:
 
     @property
     def is_gil_bound(self) -> bool:
-        """Whether threads want more than a core, and get one: what they run holds the GIL."""
-        if not self.has_gil:
-            return False
+        """Whether threads want more than a core, and get one, though there is another: what they run holds the GIL."""
+        if not self.has_gil or (1 - self.system_cpu) * self.cores < _IDLE_CORES:
+            return False  # who has taken the other cores may well be somebody else
         inside = sum(one.busy_seconds for one in self.operators.values() if not one.has_own_process)
         has_one_core = _ONE_CORE < self.cores_used < 1.15  # with less than that they wait for something else
         return inside + self.gil_seconds > 1.3 * self.seconds and has_one_core and self.cores > 1
