@@ -4,7 +4,8 @@ penstock bench calibrate [--save machine.json] [--spark] [--quick] [--only figur
 
 First the figures of `ps.engines.Machine` are measured; then the flows of `penstock bench local` (and one that releases
 the GIL) run for real on one and two cores, in every threading model and under every policy, and simulated with the
-costs that a run on one thread has shown.
+costs that a run on one thread has shown. Rounds in which others took cores, or in which the machine was faster before
+than after, don't count where there are enough others.
 """
 
 from __future__ import annotations
@@ -447,6 +448,8 @@ class Measured:
     seconds: float
     costs: dict[str, Cost]
     machine: Machine
+    drift: float
+    """By how much costs have changed from just before to just after."""
 
 
 def measured(
@@ -475,7 +478,12 @@ def measured(
         name: replace(cost, seconds=(float(cost.seconds) + float(after[name].seconds)) / 2)
         for name, cost in before.items()
     }
-    return Measured(seconds, costs, replace(machine, crowding_share=crowded, gil_move_seconds=moved))
+    drift = total_seconds(after) / total_seconds(before) - 1
+    return Measured(seconds, costs, replace(machine, crowding_share=crowded, gil_move_seconds=moved), drift)
+
+
+def total_seconds(costs: dict[str, Cost]) -> float:
+    return sum(float(cost.seconds) for cost in costs.values())
 
 
 def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], known: Measured) -> float:
@@ -500,7 +508,9 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
             for options in models:
                 flow = made(build, count)
                 settings = {"fuse": options.get("threading") != "dedicated", **options}
-                rounds = quiet_rounds(lambda _: measured(flow, outside, cores, settings, machine), repeats)
+                rounds = quiet_rounds(
+                    lambda _: measured(flow, outside, cores, settings, machine), repeats, lambda one: one.drift
+                )
                 pairs = [(one.seconds, foretold(flow, cores, settings, one)) for one in rounds.results]
                 real, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
                 ratio = statistics.median(took / said for took, said in pairs)

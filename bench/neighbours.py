@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 _STAT = Path("/proc/stat")
 _QUIET_SHARE = 0.03
+_STEADY_DRIFT = 0.07
 _FEWEST = 7
 
 
@@ -28,16 +29,20 @@ class Rounds(Generic[T]):
     quiet: int
 
 
-def quiet_rounds(play: Callable[[int], T], wanted: int) -> Rounds[T]:
-    """Play until so many rounds were quiet, or twice as many were played; where hardly any was, the quietest count."""
+def quiet_rounds(play: Callable[[int], T], wanted: int, drift: Callable[[T], float] = lambda _: 0.0) -> Rounds[T]:
+    """Play until so many rounds were quiet, or twice as many were played; where hardly any was, the quietest count.
+
+    `drift` says by how much the machine's own speed has changed from the beginning of a round to its end: nothing is
+    stolen by who works on the other thread of a core, but it is slower meanwhile.
+    """
     neighbours = Neighbours()
     found: list[tuple[float, T]] = []
-    while sum(stolen <= _QUIET_SHARE for stolen, _ in found) < wanted and len(found) < 2 * wanted:
+    while sum(unrest <= 1 for unrest, _ in found) < wanted and len(found) < 2 * wanted:
         neighbours.share()
         result = play(len(found))
-        found.append((neighbours.share(), result))
+        found.append((max(neighbours.share() / _QUIET_SHARE, abs(drift(result)) / _STEADY_DRIFT), result))
     found.sort(key=lambda one: one[0])
-    quiet = sum(stolen <= _QUIET_SHARE for stolen, _ in found)
+    quiet = sum(unrest <= 1 for unrest, _ in found)
     return Rounds([result for _, result in found[: max(quiet, min(_FEWEST, wanted))]], len(found), quiet)
 
 
