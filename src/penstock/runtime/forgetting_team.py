@@ -93,7 +93,8 @@ class ForgettingTeam(KeyedTeam):
         if self._time is not None:
             return self._latest
         # By the clock each bucket has a time of its own.
-        return max((latest for bucket in self._buckets.values() if (latest := bucket.snapshot().rest)), default=None)
+        times = [bucket.snapshot().rest for bucket in self._buckets.values()]
+        return max((time for time in times if time is not None), default=None)
 
     def _restore_rest(self, rest: Any) -> None:
         self._latest = rest

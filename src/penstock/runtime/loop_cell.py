@@ -152,7 +152,8 @@ class LoopCell(Cell):
                 except Exception as error:
                     self.failed(self._node, value, error, self._born)
                     continue
-                self._touched.add(identity)
+                if self.run.settings.knows_changes:
+                    self._touched.add(identity)
                 loop.ports[place].arrive(value)
                 self._resume(loop, None)
         for place in self._newly_ended:
