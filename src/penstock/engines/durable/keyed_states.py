@@ -32,7 +32,7 @@ class KeyedStates:
         self._shared_place = Place(operator, buckets)
 
     def bucket_of(self, key: Any) -> int:
-        return bucket_of(self._identity(key), self._buckets)
+        return bucket_of(self._identity(key), self._buckets) if self._buckets > 1 else 0
 
     def get(self, key: Any) -> Any:
         """The state of a key, or `None`."""
