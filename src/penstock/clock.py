@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from typing import Protocol
+
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
 
 class Clock(Protocol):
@@ -41,7 +44,11 @@ class SystemClock:
         time.sleep(seconds)
 
     def thread_cpu(self) -> float:
-        return time.thread_time()
+        """To a tick of the kernel on Linux: an exact answer takes a lock that threads which wake each other hold."""
+        if _THREAD is None:
+            return time.thread_time()
+        used = resource.getrusage(_THREAD)
+        return used.ru_utime + used.ru_stime
 
     def process_cpu(self) -> float:
         return time.process_time()
