@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ from penstock.runtime.policies import POLICIES, OperatorView, SchedulingPolicy
 sys.path.insert(0, str(Path(__file__).parent))
 
 from local import UserZip, add, digit, keep, minus, total, triple
-from neighbours import quiet_rounds
+from neighbours import Rounds, quiet_rounds
 
 DATA = os.urandom(1 << 16)
 SHARES = {"pick": 0.22, "take": 0.25, "give": 0.31, "release": 0.22}
@@ -152,54 +152,91 @@ def notify_seconds(sleepers: int = 4, times: int = 300) -> float:
     return statistics.median(found) / sleepers
 
 
-def gil_turn_seconds(interval: float, numbers: Sequence[int], chunks: int = 280, rounds: int = 41) -> list[float]:
-    """What it costs so many busy threads to pass the GIL on, for each time that they do.
+def slowdown(step: Callable[[], Any], threads: int, pairs: int = 120, phase_seconds: float = 0.006) -> float:
+    """How much longer a step takes if so many threads do nothing else, against one alone on each of the cores.
+
+    A phase is so short that the machine is as fast in the next one, mostly; pairs of phases between which it has
+    changed don't count. What is left is the median.
+    """
+    cores = len(os.sched_getaffinity(0))
+    gates = [threading.Semaphore(0) for _ in range(threads - 1)]
+    done = threading.Semaphore(0)
+    counts = [0] * threads
+    until, is_over = 0.0, False
+
+    def steps() -> int:
+        count = 0
+        while True:
+            step()
+            count += 1
+            if time.perf_counter() >= until:
+                return count
+
+    def help_out(number: int) -> None:
+        while True:
+            gates[number - 1].acquire()
+            if is_over:
+                return
+            counts[number] = steps()
+            done.release()
+
+    def phase() -> float:
+        nonlocal until
+        began = time.perf_counter()
+        until = began + phase_seconds
+        count = steps()
+        return (time.perf_counter() - began) / count
+
+    def alone() -> list[float]:
+        return [on_core(number, phase) for number in range(cores)]
+
+    helpers = [threading.Thread(target=help_out, args=(number,)) for number in range(1, threads)]
+    for helper in helpers:
+        helper.start()
+    found = []
+    before = alone()
+    for _ in range(pairs):
+        began = time.perf_counter()
+        until = began + 2 * phase_seconds
+        for gate in gates:
+            gate.release()
+        counts[0] = steps()
+        for _ in gates:
+            done.acquire()
+        taken = (time.perf_counter() - began) / sum(counts)
+        after = alone()
+        if all(abs(one / other - 1) < 0.07 for one, other in zip(before, after, strict=True)):
+            found.append(taken / statistics.mean(before + after))
+        before = after
+    is_over = True
+    for gate in gates:
+        gate.release()
+    for helper in helpers:
+        helper.join()
+    return statistics.median(found)
+
+
+def gil_turns(interval: float, few: int = 2, many: int = 7) -> tuple[float, float]:
+    """What it costs two busy threads to pass the GIL on, each time that they do, and every further one that waits.
 
     They work on chunks of tuples, as operators do: what one core has in its cache, the other one has not.
     """
     values = list(range(1_000_000, 1_004_096))
-
-    def spin(count: int) -> None:
-        for _ in range(count):
-            [x * 3 for x in [x + 1 for x in values]]
-
-    def together(number: int) -> None:
-        threads = [threading.Thread(target=spin, args=(chunks // number,)) for _ in range(number)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    found: list[list[float]] = [[] for _ in numbers]
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        for _ in range(rounds):
-            alone = seconds_of(lambda: spin(chunks)) / chunks
-            for number, ratios in zip(numbers, found, strict=True):
-                spent = seconds_of(lambda number=number: together(number)) / (chunks // number * number)
-                ratios.append(spent / alone)
+        turn, crowded_turn = (
+            interval * max(0.0, slowdown(lambda: [x * 3 for x in [x + 1 for x in values]], threads) - 1)
+            for threads in (few, many)
+        )
     finally:
         sys.setswitchinterval(before)
-    return [interval * max(0.0, statistics.median(ratios) - 1) for ratios in found]
+    return turn, max(0.0, crowded_turn - turn) / (many - few)
 
 
-def crowding_share(times: int = 3000, pairs: int = 9) -> float:
-    """How much longer a checksum takes on each of two cores than on one."""
-
-    def work() -> None:
-        for _ in range(times):
-            zlib.crc32(DATA)
-
-    def together() -> None:
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    found = [(seconds_of(work), seconds_of(together)) for _ in range(pairs)]
-    return max(0.0, statistics.median(both / alone for alone, both in found) - 1)
+def crowding_share() -> float:
+    """How much longer a checksum takes on each of two cores at once."""
+    return max(0.0, 2 * slowdown(lambda: zlib.crc32(DATA), 2) - 1)
 
 
 class BreadthFirst(SchedulingPolicy):
@@ -278,7 +315,8 @@ def figures(repeats: int) -> Machine:
     hop = best(lambda: hop_seconds(replicas=1), repeats)
     unit = max(0.0, best(lambda: hop_seconds(replicas=2), repeats) - hop)
     lock = lock_seconds()
-    gil_switch, gil_crowd = on_cores(1, lambda: gil_turn_seconds(default.gil_slice_seconds, (2, 7)))
+    switch, switch_asking = on_cores(1, lambda: gil_turns(default.gil_slice_seconds))
+    move, move_asking = on_cores(2, lambda: gil_turns(default.gil_slice_seconds))
     return replace(
         default,
         **{f"{point}_seconds": hop * share for point, share in SHARES.items()},
@@ -286,9 +324,10 @@ def figures(repeats: int) -> Machine:
         park_seconds=park_seconds(),
         wake_seconds=wake_seconds(),
         notify_seconds=notify_seconds(),
-        gil_switch_seconds=gil_switch,
-        gil_asking_seconds=max(0.0, gil_crowd - gil_switch) / 5,
-        gil_move_seconds=gil_turn_seconds(default.gil_slice_seconds, (2,))[0],
+        gil_switch_seconds=switch,
+        gil_switch_asking_seconds=switch_asking,
+        gil_move_seconds=move,
+        gil_move_asking_seconds=move_asking,
         context_switch_seconds=context_switch_seconds(),
         # A lock that is held for a handful of operations, each about as long as taking it.
         ready_list_seconds=5 * lock,
@@ -433,65 +472,79 @@ def made(build: Callable[[ps.Flow, int], None], count: int) -> ps.Flow:
 
 
 def on_cores(count: int, run: Callable[[], Any]) -> Any:
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, set(sorted(cores)[:count]))
+    return _on(sorted(os.sched_getaffinity(0))[:count], run)
+
+
+def on_core(number: int, run: Callable[[], Any]) -> Any:
+    return _on([sorted(os.sched_getaffinity(0))[number]], run)
+
+
+def _on(cores: list[int], run: Callable[[], Any]) -> Any:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
     try:
         return run()
     finally:
-        os.sched_setaffinity(0, cores)
+        os.sched_setaffinity(0, before)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The seconds that a flow took, and what is needed to foretell them: costs and the other core at that moment."""
+    """The seconds that a flow took, and what operators cost on those cores at that time."""
 
     seconds: float
     costs: dict[str, Cost]
-    machine: Machine
     drift: float
-    """By how much costs have changed from just before to just after."""
+    """By how much costs have changed from just before to just after, on the core where they changed most."""
 
 
-def measured(
-    flow: ps.Flow, outside: dict[str, float], cores: int, options: dict[str, Any], machine: Machine
-) -> Measured:
-    def profiled() -> dict[str, Cost]:
-        found = costs_of(flow.run(ps.engines.Local(threads=1, fuse=options["fuse"])))
-        return {name: replace(cost, released=outside.get(name, 0.0)) for name, cost in found.items()}
+def rounds_of(flow: ps.Flow, outside: dict[str, float], cores: int, options: dict[str, Any], wanted: int) -> Rounds:
+    """The flow for real, again and again, and between the runs what its operators cost on one thread.
+
+    One core is often faster than the other, for what neighbours do, and that changes from one second to the next: so
+    costs are taken on each of them, just before and just after.
+    """
 
     def real() -> float:
         return flow.run(ps.engines.Local(threads=cores, **options)).elapsed_seconds
 
-    def neighbours() -> tuple[float, float]:
-        """What the other core costs at this moment."""
-        if cores == 1:
-            return 0.0, 0.0
-        moved = gil_turn_seconds(machine.gil_slice_seconds, (2,), chunks=140, rounds=3)[0]
-        return crowding_share(times=1000, pairs=3), moved
+    def profiled() -> list[dict[str, Cost]]:
+        one_thread = ps.engines.Local(threads=1, fuse=options["fuse"])
+        return [on_core(core, lambda: costs_of(flow.run(one_thread))) for core in range(cores)]
 
-    # What the machine does changes from one second to the next: so once before, and once after.
-    before, first, seconds, second, after = on_cores(
-        cores, lambda: (profiled(), neighbours(), real(), neighbours(), profiled())
-    )
-    crowded, moved = (statistics.mean(pair) for pair in zip(first, second, strict=True))
-    costs = {
-        name: replace(cost, seconds=(float(cost.seconds) + float(after[name].seconds)) / 2)
-        for name, cost in before.items()
+    before = profiled()
+
+    def play(_: int) -> Measured:
+        nonlocal before
+        seconds = on_cores(cores, real)
+        after = profiled()
+        drifts = [total_seconds(one) / total_seconds(other) - 1 for one, other in zip(after, before, strict=True)]
+        found = Measured(seconds, mean_costs(before + after, outside), max(drifts, key=abs))
+        before = after
+        return found
+
+    return quiet_rounds(play, wanted, lambda one: one.drift)
+
+
+def mean_costs(found: list[dict[str, Cost]], outside: dict[str, float]) -> dict[str, Cost]:
+    return {
+        name: replace(
+            cost,
+            seconds=statistics.mean(float(costs[name].seconds) for costs in found),
+            released=outside.get(name, 0.0),
+        )
+        for name, cost in found[0].items()
     }
-    drift = total_seconds(after) / total_seconds(before) - 1
-    return Measured(seconds, costs, replace(machine, crowding_share=crowded, gil_move_seconds=moved), drift)
 
 
 def total_seconds(costs: dict[str, Cost]) -> float:
     return sum(float(cost.seconds) for cost in costs.values())
 
 
-def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], known: Measured) -> float:
+def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], costs: dict[str, Cost], machine: Machine) -> float:
     """The seconds that it is said to take."""
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-    engine = ps.engines.Simulated(
-        cores=cores, threads=cores, costs=known.costs, gil=has_gil, machine=known.machine, **options
-    )
+    engine = ps.engines.Simulated(cores=cores, threads=cores, costs=costs, gil=has_gil, machine=machine, **options)
     return flow.run(engine).elapsed_seconds
 
 
@@ -508,10 +561,8 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
             for options in models:
                 flow = made(build, count)
                 settings = {"fuse": options.get("threading") != "dedicated", **options}
-                rounds = quiet_rounds(
-                    lambda _: measured(flow, outside, cores, settings, machine), repeats, lambda one: one.drift
-                )
-                pairs = [(one.seconds, foretold(flow, cores, settings, one)) for one in rounds.results]
+                rounds = rounds_of(flow, outside, cores, settings, repeats)
+                pairs = [(one.seconds, foretold(flow, cores, settings, one.costs, machine)) for one in rounds.results]
                 real, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
                 ratio = statistics.median(took / said for took, said in pairs)
                 what = options.get("threading") or f"dynamic, {options['policy']}"
@@ -540,9 +591,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only", choices=["figures", "table"])
     parser.add_argument("--flow", help="only flows with this in their names")
     options = parser.parse_args(arguments)
-    repeats, scale = (3, 0.3) if options.quick else (7, 0.5)
+    repeats, scale = (5, 0.2) if options.quick else (20, 0.25)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
-    machine = figures(repeats) if options.only != "table" else Machine()
+    machine = figures(7) if options.only != "table" else Machine()
     if options.spark:
         machine = replace(spark_figures(machine), executor_start_seconds=executor_start_seconds())
     for name, seconds in asdict(machine).items():

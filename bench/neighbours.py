@@ -43,7 +43,7 @@ def quiet_rounds(play: Callable[[int], T], wanted: int, drift: Callable[[T], flo
         found.append((max(neighbours.share() / _QUIET_SHARE, abs(drift(result)) / _STEADY_DRIFT), result))
     found.sort(key=lambda one: one[0])
     quiet = sum(unrest <= 1 for unrest, _ in found)
-    return Rounds([result for _, result in found[: max(quiet, min(_FEWEST, wanted))]], len(found), quiet)
+    return Rounds([result for _, result in found[: max(quiet, min(_FEWEST, wanted), wanted // 2)]], len(found), quiet)
 
 
 class Contest:

@@ -56,7 +56,7 @@ class Slots:
         if not self.waiting or not self._slice_seconds:
             return 0.0
         turn_seconds = self._switch_seconds + self._asking_seconds * (len(self.waiting) - 1)
-        return int(seconds / self._slice_seconds) * turn_seconds
+        return seconds / self._slice_seconds * turn_seconds
 
     def is_time_up(self, worker: Worker, now: float) -> bool:
         """Whether a worker has had its slot for long enough, if others wait."""

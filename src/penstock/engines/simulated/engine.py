@@ -125,10 +125,12 @@ class SimulatedJob(LocalJob):
         self._clock = VirtualClock()
         self._timing = Modelled(machine, self._clock, engine.gil)
         self._cores = Slots(engine.cores, machine.slice_seconds, machine.context_switch_seconds)
-        gil_seconds = machine.gil_switch_seconds if engine.cores == 1 else machine.gil_move_seconds
+        turn_seconds = machine.gil_switch_seconds, machine.gil_switch_asking_seconds
+        if engine.cores > 1:
+            turn_seconds = machine.gil_move_seconds, machine.gil_move_asking_seconds
         self._gil = None
         if engine.gil:
-            self._gil = Slots(1, machine.gil_slice_seconds, gil_seconds, machine.gil_asking_seconds)
+            self._gil = Slots(1, machine.gil_slice_seconds, *turn_seconds)
         self._timeline = None if engine.timeline is None else Timeline()
         driver = Virtual(
             engine.threads,

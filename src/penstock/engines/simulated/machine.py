@@ -50,12 +50,14 @@ class Machine:
     """Wake a sleeping thread."""
     notify_seconds: float = 6e-6
     """What it costs the one that wakes it."""
-    gil_switch_seconds: float = 5e-6
+    gil_switch_seconds: float = 12e-6
     """Get the GIL from another thread on the same core."""
-    gil_move_seconds: float = 80e-6
-    """Get the GIL from another thread on another core, which has what is needed in its cache."""
-    gil_asking_seconds: float = 10e-6
+    gil_switch_asking_seconds: float = 7e-6
     """What every further thread that waits for the GIL costs at each such turn: it wakes up, asks, and sleeps again."""
+    gil_move_seconds: float = 40e-6
+    """Get the GIL from another thread on another core, which has what is needed in its cache."""
+    gil_move_asking_seconds: float = 20e-6
+    """What every further thread that waits for the GIL costs at each turn where there are several cores."""
     gil_slice_seconds: float = 0.0005
     """How long a thread may keep the GIL that others wait for: the switch interval while a flow runs."""
     context_switch_seconds: float = 5e-6
