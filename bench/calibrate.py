@@ -205,15 +205,16 @@ def slowdown(step: Callable[[], Any], threads: int, pairs: int = 120, phase_seco
             done.acquire()
         taken = (time.perf_counter() - began) / sum(counts)
         after = alone()
-        if all(abs(one / other - 1) < 0.07 for one, other in zip(before, after, strict=True)):
-            found.append(taken / statistics.mean(before + after))
+        drift = max(abs(one / other - 1) for one, other in zip(before, after, strict=True))
+        found.append((drift, taken / statistics.mean(before + after)))
         before = after
     is_over = True
     for gate in gates:
         gate.release()
     for helper in helpers:
         helper.join()
-    return statistics.median(found)
+    steady = [ratio for drift, ratio in found if drift < 0.07]
+    return statistics.median(steady or [ratio for _, ratio in found])
 
 
 def gil_turns(interval: float, few: int = 2, many: int = 7) -> tuple[float, float]:
@@ -234,9 +235,9 @@ def gil_turns(interval: float, few: int = 2, many: int = 7) -> tuple[float, floa
     return turn, max(0.0, crowded_turn - turn) / (many - few)
 
 
-def crowding_share() -> float:
+def crowding_share(pairs: int = 120) -> float:
     """How much longer a checksum takes on each of two cores at once."""
-    return max(0.0, 2 * slowdown(lambda: zlib.crc32(DATA), 2) - 1)
+    return max(0.0, 2 * slowdown(lambda: zlib.crc32(DATA), 2, pairs) - 1)
 
 
 class BreadthFirst(SchedulingPolicy):
@@ -496,6 +497,8 @@ class Measured:
     costs: dict[str, Cost]
     drift: float
     """By how much costs have changed from just before to just after, on the core where they changed most."""
+    crowding_share: float | None
+    """Measured then too, where threads work at the same time."""
 
 
 def rounds_of(flow: ps.Flow, outside: dict[str, float], cores: int, options: dict[str, Any], wanted: int) -> Rounds:
@@ -512,15 +515,22 @@ def rounds_of(flow: ps.Flow, outside: dict[str, float], cores: int, options: dic
         one_thread = ps.engines.Local(threads=1, fuse=options["fuse"])
         return [on_core(core, lambda: costs_of(flow.run(one_thread))) for core in range(cores)]
 
-    before = profiled()
+    def crowded() -> float | None:
+        return on_cores(cores, lambda: crowding_share(pairs=8)) if outside and cores > 1 else None
+
+    before, crowded_before = profiled(), crowded()
 
     def play(_: int) -> Measured:
-        nonlocal before
+        nonlocal before, crowded_before
         seconds = on_cores(cores, real)
-        after = profiled()
+        after, crowded_after = profiled(), crowded()
         drifts = [total_seconds(one) / total_seconds(other) - 1 for one, other in zip(after, before, strict=True)]
-        found = Measured(seconds, mean_costs(before + after, outside), max(drifts, key=abs))
-        before = after
+        share = None
+        if crowded_before is not None and crowded_after is not None:
+            share = statistics.mean([crowded_before, crowded_after])
+            drifts.append(crowded_after - crowded_before)
+        found = Measured(seconds, mean_costs(before + after, outside), max(drifts, key=abs), share)
+        before, crowded_before = after, crowded_after
         return found
 
     return quiet_rounds(play, wanted, lambda one: one.drift)
@@ -541,10 +551,14 @@ def total_seconds(costs: dict[str, Cost]) -> float:
     return sum(float(cost.seconds) for cost in costs.values())
 
 
-def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], costs: dict[str, Cost], machine: Machine) -> float:
+def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], known: Measured, machine: Machine) -> float:
     """The seconds that it is said to take."""
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-    engine = ps.engines.Simulated(cores=cores, threads=cores, costs=costs, gil=has_gil, machine=machine, **options)
+    if known.crowding_share is not None:
+        machine = replace(machine, crowding_share=known.crowding_share)
+    engine = ps.engines.Simulated(
+        cores=cores, threads=cores, costs=known.costs, gil=has_gil, machine=machine, **options
+    )
     return flow.run(engine).elapsed_seconds
 
 
@@ -562,7 +576,7 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
                 flow = made(build, count)
                 settings = {"fuse": options.get("threading") != "dedicated", **options}
                 rounds = rounds_of(flow, outside, cores, settings, repeats)
-                pairs = [(one.seconds, foretold(flow, cores, settings, one.costs, machine)) for one in rounds.results]
+                pairs = [(one.seconds, foretold(flow, cores, settings, one, machine)) for one in rounds.results]
                 real, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
                 ratio = statistics.median(took / said for took, said in pairs)
                 what = options.get("threading") or f"dynamic, {options['policy']}"

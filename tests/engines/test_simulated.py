@@ -435,6 +435,19 @@ def test_operators_see_that_crowded_cores_are_slower():
     ].busy_seconds == pytest.approx(1.0)
 
 
+def test_who_comes_back_from_c_code_may_find_the_gil_taken():
+    """Two workers, each a quarter of its time with the GIL: one time in four they wait for each other."""
+
+    def seconds(cores):
+        flow = chain(range(400), "op", replicas=cores)
+        costs = {"op": ps.costs.Cost(0.04, released=0.75)}
+        machine = replace(IDEAL, gil_move_seconds=0.01, gil_slice_seconds=1e9)
+        return flow.run(simulated(cores, costs, machine=machine, gil=True)).operators["op"].busy_seconds
+
+    assert seconds(1) == pytest.approx(16)
+    assert seconds(2) == pytest.approx(400 * (0.04 + 0.01 / 4), rel=0.03)
+
+
 def test_tuples_that_have_waited_long_are_cold():
     """Breadth first, between one operator and the next a thousand others are worked on; depth first, none."""
 

@@ -47,9 +47,9 @@ class Slots:
         return successor, got
 
     @property
-    def others_share(self) -> float:
-        """The share of the other slots that are taken, seen from one that is."""
-        return (self.count - self.free - 1) / (self.count - 1) if self.count > 1 else 0.0
+    def others(self) -> int:
+        """How many are taken, seen from one that is."""
+        return self.count - self.free - 1
 
     def interruption_seconds(self, seconds: float) -> float:
         """What it costs to be interrupted by those who wait, if one works for so long without giving way."""

@@ -32,8 +32,8 @@ class Timing(Protocol):
     wakes_everyone: bool
     """Whether all sleeping workers look when something has become ready, instead of one when it is worth it."""
 
-    def crowd(self, others_share: float) -> None:
-        """The next step is taken while so many of the other cores work too."""
+    def crowd(self, others: int, cores: int) -> None:
+        """The next step is taken while so many others of so many cores work too."""
         ...
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
@@ -65,7 +65,7 @@ class Shuffle:
         self._random = random.Random(seed)
         self._rate = 1 / mean_seconds
 
-    def crowd(self, others_share: float) -> None:
+    def crowd(self, others: int, cores: int) -> None:
         pass
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
@@ -301,7 +301,7 @@ class Virtual(Pool):
         self._current, self._waking_seconds = worker, 0.0
         if self._cores is not None and self._cores.free != self._free_cores:
             self._free_cores = self._cores.free
-            self._timing.crowd(self._cores.others_share)
+            self._timing.crowd(self._cores.others, self._cores.count)
         point = next(self._going[worker], None)
         self._current = None
         spent = clock.now() - began

@@ -122,7 +122,7 @@ class SimulatedJob(LocalJob):
     def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
         machine = engine.machine
         self._simulated = engine
-        self._clock = VirtualClock()
+        self._clock = VirtualClock(machine.gil_move_seconds if engine.gil else 0.0)
         self._timing = Modelled(machine, self._clock, engine.gil)
         self._cores = Slots(engine.cores, machine.slice_seconds, machine.context_switch_seconds)
         turn_seconds = machine.gil_switch_seconds, machine.gil_switch_asking_seconds

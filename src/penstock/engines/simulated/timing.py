@@ -15,7 +15,8 @@ _READY_LIST = "the list of ready operators"
 class VirtualClock(FakeClock):
     """A clock on which work is spent, with the GIL and without it."""
 
-    def __init__(self) -> None:
+    def __init__(self, gil_seconds: float = 0.0) -> None:
+        """`gil_seconds`: what it costs to come back from outside the GIL and find that another one has it."""
         super().__init__()
         self.python_seconds = 0.0
         """Spent with the GIL so far, if there is one."""
@@ -25,6 +26,9 @@ class VirtualClock(FakeClock):
         self._owed_seconds = 0.0
         self.slowness = 1.0
         """How much longer everything takes now because of what others do."""
+        self.others = 0
+        """How many of them there are."""
+        self._gil_seconds = gil_seconds
 
     def process_cpu(self) -> float:
         return self.python_seconds + self.released_seconds
@@ -34,7 +38,12 @@ class VirtualClock(FakeClock):
         self.worked_on += 1
         python_seconds = (python_seconds + self._owed_seconds) * self.slowness
         self._owed_seconds = 0.0
-        released_seconds *= self.slowness
+        if released_seconds:
+            released_seconds *= self.slowness
+            if self._gil_seconds and self.others:
+                # As likely as any of the others, who do the like, has it at that moment.
+                share = python_seconds / (python_seconds + released_seconds)
+                released_seconds += min(1.0, self.others * share) * self._gil_seconds
         self._now += python_seconds + released_seconds
         self.python_seconds += python_seconds
         self.released_seconds += released_seconds
@@ -63,7 +72,7 @@ class Instantly:
 
     wakes_everyone = False
 
-    def crowd(self, others_share: float) -> None:
+    def crowd(self, others: int, cores: int) -> None:
         pass
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
@@ -109,8 +118,9 @@ class Modelled:
         self._prices[Point.FLUSH] = machine.give_seconds
         self._prices[Point.RELEASE] = machine.release_seconds
 
-    def crowd(self, others_share: float) -> None:
-        self._clock.slowness = 1.0 + self._machine.crowding_share * others_share
+    def crowd(self, others: int, cores: int) -> None:
+        self._clock.slowness = 1.0 + self._machine.crowding_share * others / max(1, cores - 1)
+        self._clock.others = others
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         price = self._prices[point]
