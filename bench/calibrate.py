@@ -462,7 +462,7 @@ FLOWS: dict[str, tuple[Callable[[ps.Flow, int], None], int, dict[str, float]]] =
     "functions and a keyed state": (functions, 600_000, {}),
     "zip of two streams": (zipped, 300_000, {}),
     "branches": (branches, 250_000, {}),
-    "checksums outside the GIL": (released, 20_000, {"checksum": 0.97}),
+    "checksums outside the GIL": (released, 60_000, {"checksum": 0.97}),
 }
 
 

@@ -31,6 +31,10 @@ from penstock.elasticity.threads import Figure7, Trend
 from penstock.observe.journal import Decision
 from penstock.observe.report import Report
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from neighbours import Contest
+
 COST = 0.001
 """Seconds that a busy operator of a topology takes for a tuple."""
 
@@ -230,36 +234,50 @@ def checksum(microseconds: float) -> Work:
 
 def real_threads(seconds: float) -> None:
     cores = os.cpu_count() or 1
-    print(f"\nThreads for real, {cores} cores: the last third of a run against the best fixed number; changes")
-    shown("", "against best", "threads (best)", "changes")
+    print(f"\nThreads for real, {cores} cores: once settled, against the best fixed number; most changes in any round")
+    shown("", "against best", "threads (best)", "changes", "quiet rounds")
     for topology in TOPOLOGIES:
         work = (lambda x: x) if topology == "cheap tuples" else checksum(200)
 
-        def rate(engine: ps.engines.Local, topology=topology, work=work) -> tuple[float, Report]:
+        def tuple_seconds(
+            engine: ps.engines.Local, settled: float, topology=topology, work=work
+        ) -> tuple[float, Report]:
             flow, _ = made(topology, work)
             job = flow.start(engine)
-            time.sleep(seconds * 2 / 3)
+            time.sleep(settled)
             before, since = job.metrics(), time.perf_counter()
-            time.sleep(seconds / 3)
+            time.sleep(seconds / 4)
             after, elapsed = job.metrics(), time.perf_counter() - since
             job.stop(drain=False)
             names = [name for name in after if name.startswith("out")]
-            return sum(after[name].received - before[name].received for name in names) / elapsed, job.wait()
+            return elapsed / sum(after[name].received - before[name].received for name in names), job.wait()
 
-        elastic = ps.Elastic(replicas="fixed", helping=False, period=0.5)
-        found: dict[str, list[float]] = {}
-        for _ in range(5):
-            for level in range(1, cores + 1):
-                found.setdefault(str(level), []).append(rate(ps.engines.Local(threads=level, fuse=False))[0])
-            settled, report = rate(ps.engines.Local(fuse=False, elastic=elastic))
-            found.setdefault("elastic", []).append(settled)
-        levels = [name for name in found if name != "elastic"]
-        best = max(levels, key=lambda name: statistics.median(found[name]))
-        # Within a round: from one minute to the next the machine is another one.
-        ratio = statistics.median(ours / fixed for ours, fixed in zip(found["elastic"], found[best], strict=True))
-        made_changes = changes(report, "threads")
-        after = int(made_changes[-1].after) if made_changes else cores
-        shown(topology, f"{ratio:.3f}", f"{after} ({best})", str(len(made_changes)))
+        def fixed(level: int, tuple_seconds=tuple_seconds) -> float:
+            return tuple_seconds(ps.engines.Local(threads=level, fuse=False), seconds / 12)[0]
+
+        reports: list[Report] = []
+
+        def elastic(tuple_seconds=tuple_seconds, reports=reports) -> float:
+            watched = ps.Elastic(replicas="fixed", helping=False, period=0.5)
+            found, report = tuple_seconds(ps.engines.Local(fuse=False, elastic=watched), seconds / 2)
+            reports.append(report)
+            return found
+
+        contestants: dict[str, Callable[[], float]] = {"elastic": elastic}
+        contestants |= {str(level): partial(fixed, level) for level in range(1, cores + 1)}
+        contest = Contest(contestants, rounds=7)
+        best = min(contestants.keys() - {"elastic"}, key=lambda name: statistics.median(contest.seconds[name]))
+        ratio = contest.ratio(best, "elastic")
+        most = max((changes(report, "threads") for report in reports), key=len)
+        after = statistics.mode(threads_in_the_end(report, cores) for report in reports)
+        shown(
+            topology, f"{ratio:.3f}", f"{after} ({best})", str(len(most)), f"{contest.quiet} of {contest.played} quiet"
+        )
+
+
+def threads_in_the_end(report: Report, before: int) -> int:
+    made_changes = changes(report, "threads")
+    return int(made_changes[-1].after) if made_changes else before
 
 
 # Replicas
@@ -618,7 +636,7 @@ def main(arguments: list[str]) -> None:
     scale = 0.3 if "--quick" in arguments else 1.0
     parts: dict[str, Callable[[], None]] = {
         "threads": lambda: simulated_threads([12, 64, 176], 3.0 * scale),
-        "real-threads": lambda: real_threads(6.0 * scale),
+        "real-threads": lambda: real_threads(5.0 * scale),
         "words": lambda: words(60.0 * scale),
         "load": lambda: load(600.0 * scale),
         "twitter": lambda: twitter(600.0 * scale),
