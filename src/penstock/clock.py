@@ -44,7 +44,7 @@ class SystemClock:
         time.sleep(seconds)
 
     def thread_cpu(self) -> float:
-        """To a tick of the kernel on Linux: an exact answer takes a lock that threads which wake each other hold."""
+        """To a tick of the kernel on Linux: asking for an exact answer can stall while another thread wants the GIL."""
         if _THREAD is None:
             return time.thread_time()
         used = resource.getrusage(_THREAD)
