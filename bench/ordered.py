@@ -28,7 +28,7 @@ from penstock.ordering.reorder import LockedBuffer, ReorderBuffer, Ring
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from neighbours import Contest
+from tools.neighbours import Contest
 
 DATA = bytes(1 << 20)
 

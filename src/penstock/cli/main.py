@@ -115,11 +115,15 @@ def demo(engine: str, clicks: int) -> None:
         click.echo(show(Path(folder, "busy")))
 
 
-@cli.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@cli.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("name")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, arguments: tuple[str, ...]) -> None:
-    """Measure: `penstock bench local` compares the local engine with others, as ratios from one run."""
+    """Measure: `penstock bench local` compares the local engine with others, as ratios from one run.
+
+    `penstock bench NAME --help` says what else there is to measure and how; a name that there is not lists those that
+    there are.
+    """
     folder = Path(penstock.__file__).parents[2] / "bench"
     if not (folder / f"{name}.py").is_file():
         there = ", ".join(sorted(path.stem for path in folder.glob("*.py"))) or "none (they are in the source tree)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -31,23 +32,35 @@ def cgroup_limit(quota: Path = _CGROUP_QUOTA, old: tuple[Path, Path] = (_OLD_QUO
         return math.inf
 
 
+@dataclass(frozen=True)
+class Ticks:
+    """What all cores together have done so far, in hundredths of a second."""
+
+    used: float = 0.0
+    idle: float = 0.0
+    stolen: float = 0.0
+    """Wanted here, and given to another machine on the same hardware."""
+
+
+def ticks(stat: Path = _STAT) -> Ticks:
+    """As the kernel counts them; all zero where it does not say."""
+    try:
+        counted = [float(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+        user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = counted
+    except (OSError, ValueError):
+        return Ticks()
+    return Ticks(user + nice + system + interrupts + soft_interrupts, idle + waiting, stolen)
+
+
 class SystemCpu:
-    """The share of all cores' time that anybody has used, from one look to the next."""
+    """The share of all cores' time that anybody has used, from one look to the next; neighbours count too."""
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat
-        self._before = self._read()
+        self._before = ticks(stat)
 
     def share(self) -> float:
-        before, self._before = self._before, self._read()
-        total = self._before[1] - before[1]
-        return (self._before[0] - before[0]) / total if total > 0 else 0.0
-
-    def _read(self) -> tuple[float, float]:
-        """Used and all, in ticks."""
-        try:
-            ticks = [float(word) for word in self._stat.read_text().split("\n", 1)[0].split()[1:9]]
-        except (OSError, ValueError):
-            return 0.0, 0.0
-        idle = sum(ticks[3:5])
-        return sum(ticks) - idle, sum(ticks)
+        before, self._before = self._before, ticks(self._stat)
+        taken = self._before.used + self._before.stolen - before.used - before.stolen
+        total = taken + self._before.idle - before.idle
+        return taken / total if total > 0 else 0.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
+
+from penstock.observe.machine import ticks
 
 T = TypeVar("T")
 
-_STAT = Path("/proc/stat")
 _QUIET_SHARE = 0.03
 _STEADY_DRIFT = 0.07
 _FEWEST = 7
@@ -71,18 +71,11 @@ class Neighbours:
     """The share of the time that this machine has asked for and others got, from one look to the next."""
 
     def __init__(self) -> None:
-        self._before = _used_and_stolen()
+        self._before = ticks()
 
     def share(self) -> float:
-        used, stolen = _used_and_stolen()
-        before, self._before = self._before, (used, stolen)
-        asked = used + stolen - sum(before)
-        return (stolen - before[1]) / asked if asked else 0.0
-
-
-def _used_and_stolen() -> tuple[int, int]:
-    """In hundredths of a second, all cores together; nothing is ever stolen where nobody tells."""
-    if not _STAT.exists():
-        return 0, 0
-    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, _STAT.read_text().split()[1:9])
-    return user + nice + system + interrupts + soft_interrupts, stolen
+        """Nothing is ever taken where nobody tells."""
+        before, self._before = self._before, ticks()
+        stolen = self._before.stolen - before.stolen
+        asked = self._before.used - before.used + stolen
+        return stolen / asked if asked else 0.0

@@ -1,0 +1,61 @@
+"""Operators that help each other, for real."""
+
+from __future__ import annotations
+
+import time
+
+from tools.neighbours import Contest
+
+import penstock as ps
+from elasticity.shown import changes, shown
+from elasticity.topologies import Work, checksum
+from penstock.observe.report import Report
+
+
+class Words:
+    """Leron's words, a thread for each operator, with and without help."""
+
+    def __init__(self, works: tuple[Work, Work, Work], seconds: float) -> None:
+        self._works = works
+        self._seconds = seconds
+        self._report: Report
+
+    def ratio(self) -> float:
+        return Contest({"without": self._without, "with": self._with}, rounds=5).ratio("without", "with")
+
+    def shares(self) -> dict[str, float]:
+        """How much of its output each helper processed in the end."""
+        return {one.operator: one.after for one in changes(self._report, "helping")}
+
+    def _without(self) -> float:
+        return self._tuple_seconds(elastic=False)
+
+    def _with(self) -> float:
+        return self._tuple_seconds(elastic=ps.Elastic(threads="fixed", replicas="fixed", period=0.25))
+
+    def _tuple_seconds(self, elastic: ps.Elastic | bool) -> float:
+        flow = ps.Flow("words")
+        compute, first, second = self._works
+        stream = flow.read(ps.sources.generate(lambda n: n), name="word")
+        stream = stream.map(compute, name="compute", replicas=2).map(first, name="exclaim1")
+        stream.map(second, name="exclaim2").write(ps.sinks.null(), name="out")
+        job = flow.start(ps.engines.Local(threading="dedicated", queue_size=512, reorder_size=8, elastic=elastic))
+        time.sleep(self._seconds / 2)
+        before, since = job.metrics()["out"].received, time.perf_counter()
+        time.sleep(self._seconds / 2)
+        after, elapsed = job.metrics()["out"].received, time.perf_counter() - since
+        job.stop(drain=False)
+        self._report = job.wait()
+        return elapsed / (after - before)
+
+
+def leron(seconds: float) -> None:
+    print("\nLeron's words, a thread for each operator, for real: throughput with helping against without")
+    shown("", "ratio", "helping")
+    cases = {
+        "exclaim is the bottleneck (10, 100, 5 µs)": (10.0, 100.0, 5.0),
+        "nobody is (100, 20, 5 µs)": (100.0, 20.0, 5.0),
+    }
+    for name, (compute, first, second) in cases.items():
+        words = Words((checksum(compute), checksum(first), checksum(second)), seconds)
+        shown(name, f"{words.ratio():.2f}", str(words.shares()))
