@@ -41,7 +41,7 @@ from penstock.runtime.policies import POLICIES, OperatorView, SchedulingPolicy
 sys.path.insert(0, str(Path(__file__).parent))
 
 from local import UserZip, add, digit, keep, minus, total, triple
-from neighbours import Rounds, quiet_rounds
+from tools.neighbours import Rounds, quiet_rounds
 
 DATA = os.urandom(1 << 16)
 SHARES = {"pick": 0.22, "take": 0.25, "give": 0.31, "release": 0.22}
@@ -318,7 +318,7 @@ def figures(repeats: int) -> Machine:
     lock = lock_seconds()
     switch, switch_asking = on_cores(1, lambda: gil_turns(default.gil_slice_seconds))
     move, move_asking = on_cores(2, lambda: gil_turns(default.gil_slice_seconds))
-    return replace(
+    found = replace(
         default,
         **{f"{point}_seconds": hop * share for point, share in SHARES.items()},
         unit_seconds=unit,
@@ -339,6 +339,7 @@ def figures(repeats: int) -> Machine:
         cold_seconds=on_cores(1, lambda: cold_seconds(default.warm_tuples)),
         policy_seconds=policy_seconds(),
     )
+    return replace(found, moved_seconds=Distance(found).moved_seconds(repeats=15))
 
 
 def policy_seconds() -> dict[str, float]:
@@ -489,19 +490,77 @@ def _on(cores: list[int], run: Callable[[], Any]) -> Any:
         os.sched_setaffinity(0, before)
 
 
+class Distance:
+    """How far the cores are from each other: what a tuple costs more on another core than the one it was made on.
+
+    A thread for each of some functions, on two cores and on one: what two cores lose beyond what the GIL's turns are
+    said to cost. A hypervisor may move cores, to where they share a cache and to where they don't, at any moment.
+    """
+
+    def __init__(self, machine: Machine, count: int = 30_000) -> None:
+        self._flow = made(functions, count)
+        known = on_core(0, lambda: costs_of(self._flow.run(ps.engines.Local(threads=1, fuse=False))))
+
+        def said(cores: int, moved_seconds: float) -> float:
+            figures = replace(machine, moved_seconds=moved_seconds)
+            return foretold(self._flow, cores, {"threading": "dedicated"}, known, figures)
+
+        near, far = said(2, 0.0), said(2, 100e-9)
+        self._lost_anyway = near - said(1, 0.0)
+        self._times_moved = (far - near) / 100e-9
+
+    def moved_seconds(self, repeats: int = 5) -> float:
+        def lost() -> float:
+            one, two = (on_cores(cores, self._seconds) for cores in (1, 2))
+            return two - one
+
+        found = statistics.median(lost() for _ in range(repeats))
+        return max(0.0, found - self._lost_anyway) / self._times_moved
+
+    def _seconds(self) -> float:
+        return self._flow.run(ps.engines.Local(threading="dedicated")).elapsed_seconds
+
+
 @dataclass(frozen=True)
 class Measured:
-    """The seconds that a flow took, and what operators cost on those cores at that time."""
+    """The seconds that a flow took, and what its operators and the machine cost on those cores at that time."""
 
     seconds: float
     costs: dict[str, Cost]
+    figures: dict[str, float]
+    """Of the machine, where they may change from one moment to the next."""
     drift: float
-    """By how much costs have changed from just before to just after, on the core where they changed most."""
-    crowding_share: float | None
-    """Measured then too, where threads work at the same time."""
+    """By how much all that has changed from just before to just after, on the core where it changed most."""
 
 
-def rounds_of(flow: ps.Flow, outside: dict[str, float], cores: int, options: dict[str, Any], wanted: int) -> Rounds:
+@dataclass(frozen=True)
+class Moment:
+    """What is measured between two runs: what operators cost on each core, and figures of the machine."""
+
+    costs: list[dict[str, Cost]]
+    figures: dict[str, float]
+
+    def drift(self, later: Moment) -> float:
+        """Shares of what a tuple costs."""
+        total = statistics.mean(map(total_seconds, self.costs))
+        drifts = [
+            (total_seconds(after) - total_seconds(before)) / total_seconds(before)
+            for before, after in zip(self.costs, later.costs, strict=True)
+        ]
+        for name, before in self.figures.items():
+            change = later.figures[name] - before
+            drifts.append(change / total if name.endswith("_seconds") else change)
+        return max(drifts, key=abs)
+
+
+def rounds_of(
+    flow: ps.Flow,
+    outside: dict[str, float],
+    cores: int,
+    options: dict[str, Any],
+    wanted: int,
+    distance: Distance,
+) -> Rounds[Measured]:
     """The flow for real, again and again, and between the runs what its operators cost on one thread.
 
     One core is often faster than the other, for what neighbours do, and that changes from one second to the next: so
@@ -515,22 +574,27 @@ def rounds_of(flow: ps.Flow, outside: dict[str, float], cores: int, options: dic
         one_thread = ps.engines.Local(threads=1, fuse=options["fuse"])
         return [on_core(core, lambda: costs_of(flow.run(one_thread))) for core in range(cores)]
 
-    def crowded() -> float | None:
-        return on_cores(cores, lambda: crowding_share(pairs=8)) if outside and cores > 1 else None
+    def figures() -> dict[str, float]:
+        found = {}
+        if cores > 1:
+            found["moved_seconds"] = distance.moved_seconds()
+            if outside:
+                found["crowding_share"] = on_cores(cores, lambda: crowding_share(pairs=8))
+        return found
 
-    before, crowded_before = profiled(), crowded()
+    before = Moment(profiled(), figures())
 
     def play(_: int) -> Measured:
-        nonlocal before, crowded_before
+        nonlocal before
         seconds = on_cores(cores, real)
-        after, crowded_after = profiled(), crowded()
-        drifts = [total_seconds(one) / total_seconds(other) - 1 for one, other in zip(after, before, strict=True)]
-        share = None
-        if crowded_before is not None and crowded_after is not None:
-            share = statistics.mean([crowded_before, crowded_after])
-            drifts.append(crowded_after - crowded_before)
-        found = Measured(seconds, mean_costs(before + after, outside), max(drifts, key=abs), share)
-        before, crowded_before = after, crowded_after
+        after = Moment(profiled(), figures())
+        found = Measured(
+            seconds,
+            mean_costs(before.costs + after.costs, outside),
+            {name: statistics.mean([before.figures[name], after.figures[name]]) for name in after.figures},
+            before.drift(after),
+        )
+        before = after
         return found
 
     return quiet_rounds(play, wanted, lambda one: one.drift)
@@ -551,14 +615,10 @@ def total_seconds(costs: dict[str, Cost]) -> float:
     return sum(float(cost.seconds) for cost in costs.values())
 
 
-def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], known: Measured, machine: Machine) -> float:
+def foretold(flow: ps.Flow, cores: int, options: dict[str, Any], costs: dict[str, Cost], machine: Machine) -> float:
     """The seconds that it is said to take."""
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-    if known.crowding_share is not None:
-        machine = replace(machine, crowding_share=known.crowding_share)
-    engine = ps.engines.Simulated(
-        cores=cores, threads=cores, costs=known.costs, gil=has_gil, machine=machine, **options
-    )
+    engine = ps.engines.Simulated(cores=cores, threads=cores, costs=costs, gil=has_gil, machine=machine, **options)
     return flow.run(engine).elapsed_seconds
 
 
@@ -566,6 +626,7 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
     models: list[dict[str, str]] = [{"threading": "dedicated"}, {"threading": "manual"}]
     models += [{"policy": policy} for policy in POLICIES]
     ratios: dict[str, list[float]] = {}
+    distance = Distance(machine)
     print(f"\ntuples a second, measured and simulated: medians of {repeats}; the ratio is the median of ratios")
     for name, (build, most, outside) in FLOWS.items():
         if only is not None and only not in name:
@@ -575,16 +636,21 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
             for options in models:
                 flow = made(build, count)
                 settings = {"fuse": options.get("threading") != "dedicated", **options}
-                rounds = rounds_of(flow, outside, cores, settings, repeats)
-                pairs = [(one.seconds, foretold(flow, cores, settings, one, machine)) for one in rounds.results]
+                rounds = rounds_of(flow, outside, cores, settings, repeats, distance)
+                pairs = [
+                    (one.seconds, foretold(flow, cores, settings, one.costs, replace(machine, **one.figures)))
+                    for one in rounds.results
+                ]
                 real, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
                 ratio = statistics.median(took / said for took, said in pairs)
+                moved = [one.figures["moved_seconds"] for one in rounds.results if cores > 1]
+                far = f"  moved {statistics.median(moved) * 1e9:.0f} ns" if moved else ""
                 what = options.get("threading") or f"dynamic, {options['policy']}"
                 ratios.setdefault(what, []).append(ratio)
                 print(
                     f"  {name:28} {cores} core{'s' if cores > 1 else ' '}  {what:28} {real:>12,.0f} "
                     f"{simulated:>12,.0f}   {ratio:5.2f}{'' if is_close(ratio) else '  *'}"
-                    f"  ({rounds.quiet} of {rounds.played} quiet)",
+                    f"  ({rounds.quiet} of {rounds.played} quiet){far}",
                     flush=True,
                 )
     every = [ratio for found in ratios.values() for ratio in found]

@@ -481,3 +481,17 @@ def test_everyone_who_waits_for_the_gil_costs_something():
     assert gil.release("a", 1.0) == ("b", pytest.approx(1.0 + 0.01 + 2 * 0.001))
     assert gil.release("b", 2.0) == ("c", pytest.approx(2.0 + 0.01 + 0.001))
     assert gil.release("c", 3.0) == ("d", pytest.approx(3.0 + 0.01))
+
+
+def test_tuples_from_another_core_have_a_way_to_go():
+    """A thread for each operator: on two cores every tuple is made on one and taken on the other, on one core never."""
+    machine = replace(IDEAL, moved_seconds=0.001)
+
+    def busy(cores):
+        flow = chain(range(100), "a", "b")
+        engine = simulated(cores, dict.fromkeys(("a", "b", "out"), 0.01), machine=machine, threading="dedicated")
+        report = flow.run(engine)
+        return [report.operators[name].busy_seconds for name in ("a", "b", "out")]
+
+    assert busy(1) == pytest.approx([1.0, 1.0, 1.0])
+    assert busy(2) == pytest.approx([1.1, 1.1, 1.1])

@@ -89,6 +89,7 @@ class LoopCell(Cell):
                 self._run_one(started)
         finally:
             self.processed = sum(len(values) for _, values in self._taken)
+            self._taken = []  # here, for what it takes to let go of them is this operator's time
             counters.received += self.processed
             self._hand_over()
         if self._has_ended():

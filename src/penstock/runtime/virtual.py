@@ -114,7 +114,8 @@ class Virtual(Pool):
         self._held_up: dict[Worker, Point | None] = {}
         """Who waits for a core or the GIL, and before which point."""
         self._free_cores: int | None = None
-        self._current: Worker | None = None
+        self.current: Worker | None = None
+        """Whose step is being played."""
         self._waking_seconds = 0.0
         """What the step that is being played has spent on waking others."""
         self._thread = 0
@@ -152,7 +153,7 @@ class Virtual(Pool):
         return worker in self._going
 
     def _is_called_by_worker(self) -> bool:
-        return self._current is not None and not self._timing.wakes_everyone
+        return self.current is not None and not self._timing.wakes_everyone
 
     def on_ready(self, cell: Cell | None = None) -> None:
         if threading.get_ident() == self._thread:
@@ -162,7 +163,7 @@ class Virtual(Pool):
 
     def wake_another(self, cell: Cell | None = None) -> None:
         count = self._woken(cell)
-        if count and self._current is not None:
+        if count and self.current is not None:
             seconds = self._timing.waking_seconds(count)
             self._waking_seconds += seconds
             self._clock.sleep(seconds)
@@ -298,12 +299,12 @@ class Virtual(Pool):
         """Let a worker do what it stood before: the next point, the seconds that it took, those outside the GIL."""
         clock = self._clock
         began = clock.now()
-        self._current, self._waking_seconds = worker, 0.0
+        self.current, self._waking_seconds = worker, 0.0
         if self._cores is not None and self._cores.free != self._free_cores:
             self._free_cores = self._cores.free
             self._timing.crowd(self._cores.others, self._cores.count)
         point = next(self._going[worker], None)
-        self._current = None
+        self.current = None
         spent = clock.now() - began
         if not spent:
             return point, 0.0, 0.0

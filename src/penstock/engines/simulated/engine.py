@@ -147,7 +147,13 @@ class SimulatedJob(LocalJob):
         super().__init__(engine, charging.charged(graph), at_end, settings, self._clock, driver)
 
     def _port(self, name: str, capacity: int) -> Port:
-        return CoolingPort(name, capacity, self._clock, self._simulated.machine)
+        return CoolingPort(name, capacity, self._clock, self._simulated.machine, self._core)
+
+    def _core(self) -> int | None:
+        """Where the worker is whose step is played: each has a core that it comes back to."""
+        assert isinstance(self._driver, Virtual)
+        worker = self._driver.current
+        return None if worker is None else worker.number % self._cores.count
 
     def _gauge(self, engine: Local, clock: Clock) -> Gauge:
         gil = self._gil
