@@ -4,8 +4,8 @@ penstock bench calibrate [--save machine.json] [--spark] [--quick] [--only figur
 
 First the figures of `ps.engines.Machine` are measured; then the flows of `penstock bench local` (and one that releases
 the GIL) run for real on one and two cores, in every threading model and under every policy, and simulated with the
-costs that a run on one thread has shown. Rounds in which others took cores, or in which the machine was faster before
-than after, don't count where there are enough others.
+costs that a run on one thread has shown. Rounds in which others took cores, in which the machine was faster before
+than after, or cores further apart than when the figures were measured, don't count where there are enough others.
 """
 
 from __future__ import annotations
@@ -498,6 +498,8 @@ class Distance:
     """
 
     def __init__(self, machine: Machine, count: int = 30_000) -> None:
+        self.usual_moved_seconds = machine.moved_seconds
+        """When the machine was measured."""
         self._flow = made(functions, count)
         known = on_core(0, lambda: costs_of(self._flow.run(ps.engines.Local(threads=1, fuse=False))))
 
@@ -540,16 +542,15 @@ class Moment:
     costs: list[dict[str, Cost]]
     figures: dict[str, float]
 
-    def drift(self, later: Moment) -> float:
-        """Shares of what a tuple costs."""
-        total = statistics.mean(map(total_seconds, self.costs))
-        drifts = [
-            (total_seconds(after) - total_seconds(before)) / total_seconds(before)
-            for before, after in zip(self.costs, later.costs, strict=True)
-        ]
-        for name, before in self.figures.items():
-            change = later.figures[name] - before
-            drifts.append(change / total if name.endswith("_seconds") else change)
+    def drift(self, later: Moment, usual_moved_seconds: float) -> float:
+        """In shares of what a tuple costs; cores that have moved since the machine was measured are another machine."""
+        pairs = zip(self.costs, later.costs, strict=True)
+        drifts = [total_seconds(after) / total_seconds(before) - 1 for before, after in pairs]
+        if "moved_seconds" in later.figures:
+            total = statistics.mean(map(total_seconds, self.costs))
+            drifts += [(one.figures["moved_seconds"] - usual_moved_seconds) / total for one in (self, later)]
+        if "crowding_share" in later.figures:
+            drifts.append(later.figures["crowding_share"] - self.figures["crowding_share"])
         return max(drifts, key=abs)
 
 
@@ -592,7 +593,7 @@ def rounds_of(
             seconds,
             mean_costs(before.costs + after.costs, outside),
             {name: statistics.mean([before.figures[name], after.figures[name]]) for name in after.figures},
-            before.drift(after),
+            before.drift(after, distance.usual_moved_seconds),
         )
         before = after
         return found

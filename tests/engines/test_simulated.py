@@ -40,10 +40,7 @@ def chain(values, *names, sink=None, **options):
 # Order
 
 
-LONG = pytest.mark.long
-
-
-@pytest.mark.parametrize("cores", [1, *(pytest.param(cores, marks=LONG) for cores in (2, 7, 64)), 1000])
+@pytest.mark.parametrize("cores", [1, 2, 7, 64, 1000])
 @pytest.mark.parametrize("flow", FLOWS)
 def test_every_flow_gives_what_it_always_gives(flow, cores):
     expected = outputs(FLOWS[flow], 60, ps.engines.Sequential())

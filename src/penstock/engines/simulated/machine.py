@@ -70,8 +70,8 @@ class Machine:
     """How much longer it takes to work on a tuple that is in no cache any more."""
     warm_tuples: float = 4000.0
     """Half of that is lost when so many others have been worked on since it was made; no seconds."""
-    moved_seconds: float = 20e-9
-    """How much longer it takes to work on a tuple that was made on another core."""
+    moved_seconds: float = 2e-9
+    """How much longer it takes to work on a tuple that another core has made, with which this one shares a cache."""
     ready_list_seconds: float = 0.5e-6
     """How long the list of ready operators is held by one worker."""
     worklist_seconds: float = 1.5e-6
