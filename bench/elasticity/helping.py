@@ -18,22 +18,24 @@ class Words:
     def __init__(self, works: tuple[Work, Work, Work], seconds: float) -> None:
         self._works = works
         self._seconds = seconds
-        self._report: Report
+        self._helped: Report
 
     def ratio(self) -> float:
         return Contest({"without": self._without, "with": self._with}, rounds=5).ratio("without", "with")
 
     def shares(self) -> dict[str, float]:
         """How much of its output each helper processed in the end."""
-        return {one.operator: one.after for one in changes(self._report, "helping")}
+        return {one.operator: one.after for one in changes(self._helped, "helping")}
 
     def _without(self) -> float:
-        return self._tuple_seconds(elastic=False)
+        return self._tuple_seconds(elastic=False)[0]
 
     def _with(self) -> float:
-        return self._tuple_seconds(elastic=ps.Elastic(threads="fixed", replicas="fixed", period=0.25))
+        elastic = ps.Elastic(threads="fixed", replicas="fixed", period=0.25)
+        seconds, self._helped = self._tuple_seconds(elastic)
+        return seconds
 
-    def _tuple_seconds(self, elastic: ps.Elastic | bool) -> float:
+    def _tuple_seconds(self, elastic: ps.Elastic | bool) -> tuple[float, Report]:
         flow = ps.Flow("words")
         compute, first, second = self._works
         stream = flow.read(ps.sources.generate(lambda n: n), name="word")
@@ -45,8 +47,7 @@ class Words:
         time.sleep(self._seconds / 2)
         after, elapsed = job.metrics()["out"].received, time.perf_counter() - since
         job.stop(drain=False)
-        self._report = job.wait()
-        return elapsed / (after - before)
+        return elapsed / (after - before), job.wait()
 
 
 def leron(seconds: float) -> None:
