@@ -5,7 +5,7 @@ penstock bench calibrate [--save machine.json] [--spark] [--quick] [--only figur
 First the figures of `ps.engines.Machine` are measured; then the flows of `penstock bench local` (and one that releases
 the GIL) run for real on one and two cores, in every threading model and under every policy, and simulated with the
 costs that a run on one thread has shown. Rounds in which others took cores, in which the machine was faster before
-than after, or its cores further apart, don't count where there are enough others.
+than after, or cores further apart than when the figures were measured, don't count where there are enough others.
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ def slowdown(step: Callable[[], Any], threads: int, pairs: int = 120, phase_seco
     return statistics.median(steady or [ratio for _, ratio in found])
 
 
-def gil_turn(interval: float, threads: int = 2, pairs: int = 120) -> float:
-    """What it costs busy threads to pass the GIL on, each time that they do.
+def gil_turns(interval: float, few: int = 2, many: int = 7) -> tuple[float, float]:
+    """What it costs two busy threads to pass the GIL on, each time that they do, and every further one that waits.
 
     They work on chunks of tuples, as operators do: what one core has in its cache, the other one has not.
     """
@@ -226,14 +226,12 @@ def gil_turn(interval: float, threads: int = 2, pairs: int = 120) -> float:
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        return interval * max(0.0, slowdown(lambda: [x * 3 for x in [x + 1 for x in values]], threads, pairs) - 1)
+        turn, crowded_turn = (
+            interval * max(0.0, slowdown(lambda: [x * 3 for x in [x + 1 for x in values]], threads) - 1)
+            for threads in (few, many)
+        )
     finally:
         sys.setswitchinterval(before)
-
-
-def gil_turns(interval: float, few: int = 2, many: int = 7) -> tuple[float, float]:
-    """The same with two threads, and what every further one that waits adds to it."""
-    turn, crowded_turn = gil_turn(interval, few), gil_turn(interval, many)
     return turn, max(0.0, crowded_turn - turn) / (many - few)
 
 
@@ -319,7 +317,13 @@ def figures(repeats: int) -> Machine:
     unit = max(0.0, best(lambda: hop_seconds(replicas=2), repeats) - hop)
     lock = lock_seconds()
     switch, switch_asking = on_cores(1, lambda: gil_turns(default.gil_slice_seconds))
-    move, move_asking = on_cores(2, lambda: gil_turns(default.gil_slice_seconds))
+    # Between the other figures, for the cores may be further apart at one moment than at another.
+    moves = [on_cores(2, lambda: gil_turns(default.gil_slice_seconds))]
+    crowding, cold = crowding_share(), on_cores(1, lambda: cold_seconds(default.warm_tuples))
+    moves.append(on_cores(2, lambda: gil_turns(default.gil_slice_seconds)))
+    by_policy = policy_seconds()
+    moves.append(on_cores(2, lambda: gil_turns(default.gil_slice_seconds)))
+    move, move_asking = min(moves)
     found = replace(
         default,
         **{f"{point}_seconds": hop * share for point, share in SHARES.items()},
@@ -337,11 +341,12 @@ def figures(repeats: int) -> Machine:
         worklist_seconds=15 * lock,
         reorder_seconds=15 * lock,
         pickle_seconds=pickle_seconds(),
-        crowding_share=crowding_share(),
-        cold_seconds=on_cores(1, lambda: cold_seconds(default.warm_tuples)),
-        policy_seconds=policy_seconds(),
+        crowding_share=crowding,
+        cold_seconds=cold,
+        policy_seconds=by_policy,
     )
-    return replace(found, **Distance(found).figures(repeats=15, pairs=120))
+    distance = Distance(found)
+    return replace(found, moved_seconds=min(distance.moved_seconds() for _ in range(20)))
 
 
 def policy_seconds() -> dict[str, float]:
@@ -492,37 +497,46 @@ def _on(cores: list[int], run: Callable[[], Any]) -> Any:
         os.sched_setaffinity(0, before)
 
 
+_FAR_SECONDS = 8e-9
+
+
 class Distance:
     """How far the cores are from each other: what a tuple costs more on another core than the one it was made on.
 
-    A thread for each of some functions, on two cores and on one: what two cores lose beyond what the GIL's turns cost.
-    A hypervisor may move cores, to where they share a cache and to where they don't, at any moment.
+    A thread for each of some functions, on two cores and on one: what two cores lose beyond what the GIL's turns are
+    said to cost. A hypervisor may move cores, to where they share a cache and to where they don't, at any moment.
     """
 
     def __init__(self, machine: Machine, count: int = 30_000) -> None:
+        self._patience_seconds = 600.0
+        """For how long to wait for cores that come near again, all rounds together."""
+        self.usual_moved_seconds = machine.moved_seconds
+        """When the machine was measured."""
         self._flow = made(functions, count)
-        self._interval = machine.gil_slice_seconds
         known = on_core(0, lambda: costs_of(self._flow.run(ps.engines.Local(threads=1, fuse=False))))
 
-        def said(cores: int, gil_move_seconds: float, moved_seconds: float) -> float:
-            figures = replace(machine, gil_move_seconds=gil_move_seconds, moved_seconds=moved_seconds)
+        def said(cores: int, moved_seconds: float) -> float:
+            figures = replace(machine, moved_seconds=moved_seconds)
             return foretold(self._flow, cores, {"threading": "dedicated"}, known, figures)
 
-        near = said(2, 0.0, 0.0)
-        self._lost_anyway = near - said(1, 0.0, 0.0)
-        self._turns = (said(2, 100e-6, 0.0) - near) / 100e-6
-        self._times_moved = (said(2, 0.0, 100e-9) - near) / 100e-9
+        near, far = said(2, 0.0), said(2, 100e-9)
+        self._lost_anyway = near - said(1, 0.0)
+        self._times_moved = (far - near) / 100e-9
 
-    def figures(self, repeats: int = 5, pairs: int = 12) -> dict[str, float]:
-        """What a turn of the GIL costs now, and what a tuple costs that comes from the other core."""
-        turn = on_cores(2, lambda: gil_turn(self._interval, pairs=pairs))
-
+    def moved_seconds(self, repeats: int = 5) -> float:
         def lost() -> float:
             one, two = (on_cores(cores, self._seconds) for cores in (1, 2))
             return two - one
 
-        beyond = statistics.median(lost() for _ in range(repeats)) - self._lost_anyway - turn * self._turns
-        return {"gil_move_seconds": turn, "moved_seconds": max(0.0, beyond) / self._times_moved}
+        found = statistics.median(lost() for _ in range(repeats))
+        return max(0.0, found - self._lost_anyway) / self._times_moved
+
+    def once_near(self) -> float:
+        """The same, when the cores are as near as they were when the machine was measured; one waits for a while."""
+        while (found := self.moved_seconds()) > self.usual_moved_seconds + _FAR_SECONDS and self._patience_seconds > 0:
+            time.sleep(1.0)
+            self._patience_seconds -= 1.0
+        return found
 
     def _seconds(self) -> float:
         return self._flow.run(ps.engines.Local(threading="dedicated")).elapsed_seconds
@@ -547,13 +561,13 @@ class Moment:
     costs: list[dict[str, Cost]]
     figures: dict[str, float]
 
-    def drift(self, later: Moment) -> float:
-        """In shares of what a tuple costs."""
+    def drift(self, later: Moment, usual_moved_seconds: float) -> float:
+        """In shares of what a tuple costs; cores that have moved since the machine was measured are another machine."""
         pairs = zip(self.costs, later.costs, strict=True)
         drifts = [total_seconds(after) / total_seconds(before) - 1 for before, after in pairs]
         if "moved_seconds" in later.figures:
             total = statistics.mean(map(total_seconds, self.costs))
-            drifts.append((later.figures["moved_seconds"] - self.figures["moved_seconds"]) / total)
+            drifts += [(one.figures["moved_seconds"] - usual_moved_seconds) / total for one in (self, later)]
         if "crowding_share" in later.figures:
             drifts.append(later.figures["crowding_share"] - self.figures["crowding_share"])
         return max(drifts, key=abs)
@@ -583,7 +597,7 @@ def rounds_of(
     def figures() -> dict[str, float]:
         found = {}
         if cores > 1:
-            found |= distance.figures()
+            found["moved_seconds"] = distance.once_near()
             if outside:
                 found["crowding_share"] = on_cores(cores, lambda: crowding_share(pairs=8))
         return found
@@ -598,7 +612,7 @@ def rounds_of(
             seconds,
             mean_costs(before.costs + after.costs, outside),
             {name: statistics.mean([before.figures[name], after.figures[name]]) for name in after.figures},
-            before.drift(after),
+            before.drift(after, distance.usual_moved_seconds),
         )
         before = after
         return found
@@ -649,19 +663,14 @@ def table(machine: Machine, repeats: int, scale: float, only: str | None) -> Non
                 ]
                 real, simulated = (count / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
                 ratio = statistics.median(took / said for took, said in pairs)
-                apart = ""
-                if cores > 1:
-                    moved, turn = (
-                        statistics.median(one.figures[name] for one in rounds.results)
-                        for name in ("moved_seconds", "gil_move_seconds")
-                    )
-                    apart = f"  {moved * 1e9:.0f} ns and {turn * 1e6:.0f} µs apart"
+                moved = [one.figures["moved_seconds"] for one in rounds.results if cores > 1]
+                far = f"  moved {statistics.median(moved) * 1e9:.0f} ns" if moved else ""
                 what = options.get("threading") or f"dynamic, {options['policy']}"
                 ratios.setdefault(what, []).append(ratio)
                 print(
                     f"  {name:28} {cores} core{'s' if cores > 1 else ' '}  {what:28} {real:>12,.0f} "
                     f"{simulated:>12,.0f}   {ratio:5.2f}{'' if is_close(ratio) else '  *'}"
-                    f"  ({rounds.quiet} of {rounds.played} quiet){apart}",
+                    f"  ({rounds.quiet} of {rounds.played} quiet){far}",
                     flush=True,
                 )
     every = [ratio for found in ratios.values() for ratio in found]
