@@ -498,6 +498,7 @@ def _on(cores: list[int], run: Callable[[], Any]) -> Any:
 
 
 _FAR_SECONDS = 8e-9
+"""A tuple's way is longer by so much where cores share no cache, at least: 0 to 3 ns were seen, and 20 to 30."""
 
 
 class Distance:

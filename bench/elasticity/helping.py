@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from tools.neighbours import Contest
 
 import penstock as ps
+from elasticity.settled import settled_tuple_seconds
 from elasticity.shown import changes, shown
 from elasticity.topologies import Work, checksum
 from penstock.observe.report import Report
@@ -41,13 +40,8 @@ class Words:
         stream = flow.read(ps.sources.generate(lambda n: n), name="word")
         stream = stream.map(compute, name="compute", replicas=2).map(first, name="exclaim1")
         stream.map(second, name="exclaim2").write(ps.sinks.null(), name="out")
-        job = flow.start(ps.engines.Local(threading="dedicated", queue_size=512, reorder_size=8, elastic=elastic))
-        time.sleep(self._seconds / 2)
-        before, since = job.metrics()["out"].received, time.perf_counter()
-        time.sleep(self._seconds / 2)
-        after, elapsed = job.metrics()["out"].received, time.perf_counter() - since
-        job.stop(drain=False)
-        return elapsed / (after - before), job.wait()
+        engine = ps.engines.Local(threading="dedicated", queue_size=512, reorder_size=8, elastic=elastic)
+        return settled_tuple_seconds(flow, engine, ["out"], self._seconds)
 
 
 def leron(seconds: float) -> None:

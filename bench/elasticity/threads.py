@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from tools.neighbours import Contest
 
 import penstock as ps
+from elasticity.settled import settled_tuple_seconds
 from elasticity.shown import changes, shown
 from elasticity.topologies import SETTINGS, TOPOLOGIES, checksum, is_cheap, made
 from penstock.elasticity.signals import Signals
@@ -147,15 +147,10 @@ class RealThreads:
         return found
 
     def _tuple_seconds(self, **options: Any) -> tuple[float, Report]:
-        """Once it has settled: for everyone after the same time, for queues settle too."""
+        """Everyone has the same time to settle, for queues settle too."""
         flow, costs = made(self._topology, self._work)
-        job = flow.start(ps.engines.Local(**SETTINGS[self._topology], **options))
-        time.sleep(self._seconds / 2)
-        before, since = job.metrics(), time.perf_counter()
-        time.sleep(self._seconds / 2)
-        after, elapsed = job.metrics(), time.perf_counter() - since
-        job.stop(drain=False)
-        return elapsed / sum(after[name].received - before[name].received for name in costs), job.wait()
+        engine = ps.engines.Local(**SETTINGS[self._topology], **options)
+        return settled_tuple_seconds(flow, engine, costs, self._seconds)
 
     def _threads_in_the_end(self, report: Report) -> int:
         made_changes = changes(report, "threads")
