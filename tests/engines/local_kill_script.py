@@ -10,13 +10,12 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.engines import local_checkpoint
+from penstock.engines.durable import steps
 from tests.killed_flow import dying_at, make_flow
-
-local_checkpoint._PAUSES_PER_INTERVAL = 0  # as many checkpoints as can be
 
 
 def main(folder: Path, step: str, batch: int, replicas: int = 1) -> None:
-    local_checkpoint.reached = dying_at(step, batch)
+    steps.observer = dying_at(step, batch)
     _run(folder, replicas)
 
 
@@ -29,5 +28,6 @@ def die_anywhere(folder: Path, seed: int) -> None:
 
 
 def _run(folder: Path, replicas: int) -> None:
+    local_checkpoint._PAUSES_PER_INTERVAL = 0  # as many checkpoints as can be
     engine = ps.engines.Local(threads=3, checkpoint=folder / "checkpoint", checkpoint_seconds=0, replicas=replicas)
     make_flow(folder).run(engine)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.engines import local_checkpoint
-from penstock.engines.durable import publish
-from penstock.engines.durable.checkpoint import Checkpoint
+from penstock.engines.durable import steps
+from penstock.engines.durable.claims import Claims
+from penstock.state.files import Files
+from penstock.state.manifests import Manifests
 from tests.conftest import shuffled
 from tests.killed_flow import check_written, write_input, written
 
@@ -190,7 +191,7 @@ def test_nothing_is_seen_before_its_manifest(tmp_path, monkeypatch):
     def reached(step):
         seen[step] = written(tmp_path, "out")
 
-    monkeypatch.setattr(local_checkpoint, "reached", reached)
+    monkeypatch.setattr(steps, "observer", reached)
     flow = ps.Flow("unseen")
     flow.read(ps.sources.items(range(3))).write(ps.sinks.text(tmp_path / "out"))
     report = flow.run(ps.engines.Local(checkpoint=tmp_path / "checkpoint"))
@@ -199,22 +200,19 @@ def test_nothing_is_seen_before_its_manifest(tmp_path, monkeypatch):
     assert report.batches[0].seconds > 0
 
 
-@pytest.mark.parametrize("dies_in", ["write_text", "replace", "remember_sinks"])
+@pytest.mark.parametrize("dies_in", [(Claims, "make"), (Files, "seal"), (Files, "create"), (Manifests, "write")])
 def test_a_run_that_dies_while_it_takes_a_directory_is_gone_on_with(dies_in, tmp_path, monkeypatch):
     def run():
         flow = ps.Flow("owner")
         flow.read(ps.sources.items(range(3))).write(ps.sinks.text(tmp_path / "out"))
         flow.run(ps.engines.Local(checkpoint=tmp_path / "checkpoint"))
 
-    def dies(path, *args, **options):
-        if dies_in == "write_text":
-            path.touch()
+    def dies(*args, **options):
         raise KeyboardInterrupt
 
-    where = {"write_text": Path, "replace": publish.os, "remember_sinks": Checkpoint}[dies_in]
     with monkeypatch.context() as patched:
-        patched.setattr(where, dies_in, dies)
-        with pytest.raises(KeyboardInterrupt):
+        patched.setattr(*dies_in, dies)
+        with pytest.raises((KeyboardInterrupt, ps.PenstockError), match="^$|KeyboardInterrupt"):
             run()
     run()
     assert written(tmp_path, "out") == ["0", "1", "2"]

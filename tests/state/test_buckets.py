@@ -21,8 +21,8 @@ class CountingFiles(Files):
         super().__init__(root, key)
         self.read_bytes = 0
 
-    def read(self, name, offset=0, length=None):
-        data = super().read(name, offset, length)
+    def _read(self, name, offset=0, length=None):
+        data = super()._read(name, offset, length)
         self.read_bytes += len(data)
         return data
 
@@ -97,7 +97,7 @@ def test_where_everything_has_changed_it_is_written_once(files):
     chains = commit(files, chains, cache, filled(100, "y"))
     for [segment] in (first, chains[PLACE]):
         assert segment.is_base
-        assert segment.length == len(files.read(segment.file))
+        assert segment.length == len(files._read(segment.file))
     assert states(files, chains) == filled(100, "y")
 
 
@@ -278,18 +278,18 @@ def test_one_flipped_bit_anywhere_is_found(tmp_path):
     files = Files(str(tmp_path))
     chains = commit(files, {}, Cache(), {"a": 1, "b": 2})
     [name] = files.names("state")
-    data = files.read(name)
+    data = files._read(name)
     for position in range(len(data)):
         flipped = bytearray(data)
         flipped[position] ^= 1
-        files.write(name, bytes(flipped))
-        with pytest.raises(CheckpointError, match=rf"{name} .* operator 'count', is damaged"):
+        files._write(name, bytes(flipped))
+        with pytest.raises(CheckpointError, match=rf"{name}, with states of operator 'count', is damaged"):
             states(files, chains)
-    files.write(name, data[:-1])
+    files._write(name, data[:-1])
     with pytest.raises(CheckpointError, match="is damaged"):
         states(files, chains)
     files.delete(name)
-    with pytest.raises(CheckpointError, match=rf"{name} .* operator 'count', is missing"):
+    with pytest.raises(CheckpointError, match=rf"{name}, with states of operator 'count', is missing"):
         states(files, chains)
 
 
@@ -298,13 +298,41 @@ def test_without_the_key_nothing_is_unpickled(tmp_path):
     ours, theirs = Files(str(tmp_path), key=b"secret"), Files(str(tmp_path))
     chains = commit(theirs, {}, Cache(), {"a": 1})
     assert states(theirs, chains) == {"a": 1}
-    with pytest.raises(CheckpointError, match="damaged or was written with another key"):
+    with pytest.raises(CheckpointError, match="is damaged, .* or was written with another key"):
         states(ours, chains)
     chains = commit(ours, {}, Cache(), {"a": 1})
     assert states(ours, chains) == {"a": 1}
 
 
 def test_segments_are_plain_lists_in_json():
-    segment = Segment("state/ab", 3, 10, "cd", True, "ef")
-    assert segment.to_json() == ["state/ab", 3, 10, "cd", 1, "ef"]
+    segment = Segment("state/ab", 3, 10, "cd", True, "ef", 5)
+    assert segment.to_json() == ["state/ab", 3, 10, "cd", 1, "ef", 5]
     assert Segment.from_json(segment.to_json()) == segment
+
+
+def test_a_change_of_all_that_is_left_names_nothing_that_is_gone(files):
+    chains = commit(files, commit(files, {}, Cache(), filled(100)), Cache(), {1: "new"}, deleted=[*range(2, 100), 0])
+    (base,) = chains[PLACE]
+    assert base.is_base
+    assert base.length < 100
+    assert states(files, chains) == {1: "new"}
+
+
+@pytest.mark.parametrize("staying", [0, 1000])
+def test_keys_that_come_and_go_leave_nothing(staying, tmp_path):
+    """What is written, needed and kept in memory is the same after a hundred commits as after twenty."""
+    files, cache = Files(str(tmp_path)), Cache()
+    chains = commit(files, {}, cache, {f"stays {key}": key for key in range(staying)} or {"first": 0})
+    sizes = []
+    for number in range(120):
+        before = set(files.names("state"))
+        new = {(number, key): key for key in range(50)}
+        chains = commit(files, chains, cache, new, [(number - 1, key) for key in range(50)] if number else ())
+        written = sum(len(files._read(name)) for name in set(files.names("state")) - before)
+        bucket = cache.take("query", PLACE)
+        entries = sum(len(one.states) + len(one.deleted) for one in bucket.changed.values())
+        cache.put("query", PLACE, bucket)
+        sizes.append((written, sum(one.length for one in chains[PLACE]), len(chains[PLACE]), entries))
+    early, late = (map(max, zip(*some, strict=True)) for some in (sizes[10:40], sizes[-30:]))
+    assert all(after <= 1.2 * before for before, after in zip(early, late, strict=True))
+    assert len(states(files, chains)) == staying + 50 + (not staying)

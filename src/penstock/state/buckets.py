@@ -173,8 +173,7 @@ class _Commit:
         chains = {place: self._append(place, before.get(place, ()), changes[place]) for place in changes}
         self._compact(chains)
         data = b"".join(self._parts)
-        name = f"{FOLDER}/{self._files.digest(data)}"
-        self._files.write(name, data)
+        name = self._files.keep(f"{FOLDER}/", data).file
         return {
             place: tuple(segment if segment.file else segment.named(name) for segment in chain)
             for place, chain in chains.items()
@@ -184,6 +183,8 @@ class _Commit:
         bucket = self._buckets[place]
         # Where every state there is has changed, the change is a base, for nothing.
         is_base = len(changes.states) == len(bucket.states)
+        if is_base:  # what is gone was in another base
+            changes = Changes(changes.states, {})
         segment = self._add(place, version_of(chain), changes, is_base=is_base)
         chain = (segment,) if is_base else (*chain, segment)
         bucket.changed[segment.sha256] = changes
@@ -224,7 +225,8 @@ class _Commit:
     def _add(self, place: Place, version: str, changes: Changes, *, is_base: bool, upto: str = "") -> Segment:
         """One more segment of a file that has no name yet."""
         body = pack(place, version, changes)
-        segment = Segment("", self._size_bytes, len(body), self._files.digest(body), is_base, upto)
+        keys = len(self._buckets[place].states)
+        segment = Segment("", self._size_bytes, len(body), self._files.digest(body), is_base, upto, keys)
         self._parts.append(body)
         self._size_bytes += len(body)
         return segment

@@ -10,9 +10,11 @@ among them and reads only what follows; one that has nothing reads the compacted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeAlias
+
+from penstock.state.files import Blob
 
 NO_VERSION = "0" * 64
 _MOST_SEGMENTS = 16
@@ -32,7 +34,7 @@ class Segment:
     """A range of a file that holds some states; `upto` is the version that a compaction has reached.
 
     >>> Segment.from_json(Segment("state/ab", 0, 10, "cd", True).to_json())
-    Segment(file='state/ab', offset=0, length=10, sha256='cd', is_base=True, upto='')
+    Segment(file='state/ab', offset=0, length=10, sha256='cd', is_base=True, upto='', keys=0)
     """
 
     file: str
@@ -41,23 +43,29 @@ class Segment:
     sha256: str
     is_base: bool
     upto: str = ""
+    keys: int = 0
+    """How many keys have states, as of this segment."""
 
     @property
     def version(self) -> str:
         """What a process that has read the chain up to here has."""
         return self.upto or self.sha256
 
+    @property
+    def blob(self) -> Blob:
+        return Blob(self.file, self.sha256, self.offset, self.length)
+
     def named(self, file: str) -> Segment:
         """The segment in a file that has got its name."""
-        return Segment(file, self.offset, self.length, self.sha256, self.is_base, self.upto)
+        return replace(self, file=file)
 
     def to_json(self) -> list[Any]:
-        return [self.file, self.offset, self.length, self.sha256, int(self.is_base), self.upto]
+        return [self.file, self.offset, self.length, self.sha256, int(self.is_base), self.upto, self.keys]
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Segment:
-        file, offset, length, sha256, is_base, upto = fields
-        return cls(file, offset, length, sha256, bool(is_base), upto)
+        file, offset, length, sha256, is_base, upto, keys = fields
+        return cls(file, offset, length, sha256, bool(is_base), upto, keys)
 
 
 Chain: TypeAlias = tuple[Segment, ...]

@@ -1,15 +1,22 @@
-"""The only code that touches the checkpoint's disk or object store; whatever appears there appears whole."""
+"""The only code that touches the checkpoint's disk or object store: what appears there appears whole, and what is read
+back is checked first.
+
+A *sealed* file carries a digest of its own name and content: nothing else vouches for it. A *blob* carries none: its
+digest stands in a sealed file. With a key, digests are HMACs, so that only who has the key can write what will be read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import os
+import re
 import shutil
 import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -18,24 +25,50 @@ from pyarrow import fs
 from penstock.errors import CheckpointError, describe_exception
 
 KEY_VARIABLE = "PENSTOCK_CHECKPOINT_KEY"
+SYNC_VARIABLE = "PENSTOCK_FSYNC"
+"""Where it is set, what is written outlives a power cut as well, and takes as long as the disk takes."""
+FORMAT = 2
+"""What this version writes, and the only one that it reads. 1 had no seals."""
+_SEAL = re.compile(rb"penstock (\d{1,9}) ([0-9a-f]{64})\n")
+_HASHED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What a sealed file holds, and its digest."""
+
+    body: bytes
+    seal: str
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A file, or a part of one, that is known by its digest."""
+
+    file: str
+    digest: str
+    offset: int = 0
+    length: int | None = None
 
 
 class Files:
     """The files under one root, a local path or a URI, by their names relative to it.
 
-    With a key, digests are HMACs, so that only who has the key can write what will be unpickled.
+    The key is that of the environment, if none is given; `b""` is none.
 
     >>> import tempfile
     >>> files = Files(tempfile.mkdtemp())
-    >>> files.create("log/1", b"mine"), files.create("log/1", b"yours"), files.read("log/1")
+    >>> files.create("log/1", b"mine"), files.create("log/1", b"yours"), files.unseal("log/1").body
     (True, False, b'mine')
     >>> files.names("log")
     ['log/1']
+    >>> files.fetch(files.keep("some/", b"bytes"), "what they are")
+    b'bytes'
     """
 
     def __init__(self, root: str, key: bytes | None = None) -> None:
         self.root = root
-        self._key = key or os.environ.get(KEY_VARIABLE, "").encode()
+        self._key = os.environ.get(KEY_VARIABLE, "").encode() if key is None else key
         self._store = _connect(root)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -47,20 +80,99 @@ class Files:
             return hmac.new(self._key, data, hashlib.sha256).hexdigest()
         return hashlib.sha256(data).hexdigest()
 
-    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """The file's bytes, or so many of them from an offset on; `FileNotFoundError` where there is none."""
+    def seal(self, name: str, body: bytes) -> str:
+        """Make or replace a sealed file, whole or not at all, and return its seal."""
+        seal = self._seal(name, body)
+        self._write(name, _sealed(seal, body))
+        return seal
+
+    def create(self, name: str, body: bytes) -> bool:
+        """Make a sealed file unless there is one of that name, and say whether we did."""
+        with self._reporting("write", name):
+            return self._store.put_if_absent(_checked(name), _sealed(self._seal(name, body), body))
+
+    def unseal(self, name: str) -> Sealed:
+        """What a sealed file holds; `FileNotFoundError` where there is none, `CheckpointError` where it is damaged."""
+        data = self._read(name)
+        header = _SEAL.match(data)
+        if header is None:
+            raise self.damaged(name)
+        if int(header[1]) != FORMAT:
+            raise CheckpointError(
+                f"{self.path(name)} has format {int(header[1])}, and this version of Penstock reads format {FORMAT}: "
+                "use the version that wrote it, or start with a new checkpoint"
+            )
+        body, seal = data[header.end() :], header[2].decode()
+        if not hmac.compare_digest(self._seal(name, body), seal):
+            raise self.damaged(name)
+        return Sealed(body, seal)
+
+    def keep(self, prefix: str, data: bytes) -> Blob:
+        """Write a blob, whose name ends with its digest: the same bytes are the same file, whoever writes them."""
+        digest = self.digest(data)
+        self._write(prefix + digest, data)
+        return Blob(prefix + digest, digest)
+
+    def fetch(self, blob: Blob, what: str) -> bytes:
+        """The bytes of a blob; `CheckpointError` where they are not those that were written."""
+        try:
+            data = self._read(blob.file, blob.offset, blob.length)
+        except FileNotFoundError:
+            raise self.missing(blob.file, what) from None
+        if not hmac.compare_digest(self.digest(data), blob.digest):
+            raise self.damaged(blob.file, what)
+        return data
+
+    def copy(self, name: str, to: Files) -> None:
+        """Write the same file elsewhere."""
+        to._write(name, self._read(name))
+
+    def check(self, blob: Blob, what: str) -> None:
+        """`CheckpointError` where the bytes of a whole blob are not those that were written; holds few in memory."""
+        running = self._hash()
+        position = 0
+        try:
+            while data := self._read(blob.file, position, _HASHED_BYTES):
+                running.update(data)
+                position += len(data)
+        except FileNotFoundError:
+            raise self.missing(blob.file, what) from None
+        if not hmac.compare_digest(running.hexdigest(), blob.digest):
+            raise self.damaged(blob.file, what)
+
+    def path(self, name: str) -> str:
+        """The whole path of a file, for people."""
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def damaged(self, name: str, what: str = "") -> CheckpointError:
+        """What to raise where a file is not what was written."""
+        return CheckpointError(
+            f"{self.path(name)}{what and f', with {what},'} is damaged, was swapped with another, or was written with "
+            f"another key: restore it from a copy of this checkpoint, set {KEY_VARIABLE} as it was, or start with a "
+            "new checkpoint"
+        )
+
+    def missing(self, name: str, what: str) -> CheckpointError:
+        """What to raise where a file is gone that is needed."""
+        return CheckpointError(
+            f"{self.path(name)}, with {what}, is missing; a checkpoint can't be used without any of its files: restore "
+            "it from a copy of this checkpoint, or start with a new one"
+        )
+
+    def _seal(self, name: str, body: bytes) -> str:
+        """Of its name as well: under another name it would mean something else."""
+        return self.digest(name.encode() + b"\0" + body)
+
+    def _hash(self) -> Any:
+        return hmac.new(self._key, digestmod=hashlib.sha256) if self._key else hashlib.sha256()
+
+    def _read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         with self._reporting("read", name):
             return self._store.read(_checked(name), offset, length)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Make or replace a file, whole or not at all."""
+    def _write(self, name: str, data: bytes) -> None:
         with self._reporting("write", name):
             self._store.put(_checked(name), data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Make a file unless it is there, and say whether we did."""
-        with self._reporting("write", name):
-            return self._store.put_if_absent(_checked(name), data)
 
     def names(self, folder: str, *, temporary: bool = False) -> list[str]:
         """The files directly in a folder, sorted; or those that a dead process has left half written there."""
@@ -95,7 +207,7 @@ class Files:
             raise
         except OSError as error:
             raise CheckpointError(
-                f"can't {verb} {self.root.rstrip('/')}/{name}: {describe_exception(error)}; "
+                f"can't {verb} {self.path(name)}: {describe_exception(error)}; "
                 "the checkpoint must be a folder that this user may read and write, on a disk with space left"
             ) from error
 
@@ -120,6 +232,10 @@ def _connect(root: str) -> _Store:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"can't open the checkpoint at {root}: {describe_exception(error)}") from error
     return _LocalStore(path) if isinstance(filesystem, fs.LocalFileSystem) else _RemoteStore(filesystem, path)
+
+
+def _sealed(seal: str, body: bytes) -> bytes:
+    return b"penstock %d %s\n%s" % (FORMAT, seal.encode(), body)
 
 
 def _checked(name: str) -> str:
@@ -150,6 +266,7 @@ class _LocalStore:
     def put(self, name: str, data: bytes) -> None:
         with self._written(name, data) as temporary:
             os.replace(temporary, f"{self.root}/{name}")
+        sync_folder(os.path.dirname(f"{self.root}/{name}"))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         if os.path.exists(f"{self.root}/{name}"):
@@ -159,7 +276,8 @@ class _LocalStore:
                 os.link(temporary, f"{self.root}/{name}")
             except FileExistsError:
                 return False
-            return True
+        sync_folder(os.path.dirname(f"{self.root}/{name}"))
+        return True
 
     def list(self, folder: str) -> list[str]:
         try:
@@ -181,7 +299,7 @@ class _LocalStore:
     def _written(self, name: str, data: bytes) -> Iterator[str]:
         """A hidden file with the data, for as long as it takes to give it its name.
 
-        Without fsync, like Spark's own logs beside it: this is against processes that die, not against power cuts.
+        Without fsync, unless that is asked for: this is against processes that die, not against power cuts.
         """
         temporary = _temporary(f"{self.root}/{name}")
         _make_folder(os.path.dirname(temporary))
@@ -190,10 +308,22 @@ class _LocalStore:
                 view = memoryview(data)
                 while view:
                     view = view[file.write(view) :]
+                if os.environ.get(SYNC_VARIABLE):
+                    os.fsync(file.fileno())
             yield temporary
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+def sync_folder(path: str) -> None:
+    """Let the names in a folder outlive a power cut, where that is asked for."""
+    if os.environ.get(SYNC_VARIABLE):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _read_exactly(file: Any, length: int) -> bytes:

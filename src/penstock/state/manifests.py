@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from penstock.errors import CheckpointError
-from penstock.state.buckets import FOLDER as STATE_FOLDER
 from penstock.state.chains import Chain, Place, Segment
-from penstock.state.files import Files
+from penstock.state.files import Blob, Files, Sealed
 
-_FOLDER = "manifests"
+FOLDER = "manifests"
 _BATCHES_PER_FULL = 50
-_GRACE_SECONDS = 3600.0
-_HEAD, _MIDDLE, _TAIL = b'{"digest":"', b'","manifest":', b"}\n"
-_BODY_AT = len(_HEAD) + 64 + len(_MIDDLE)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file with some output of a sink, and how many tuples are in it."""
+
+    file: str
+    digest: str
+    rows: int
+
+    @property
+    def blob(self) -> Blob:
+        return Blob(self.file, self.digest)
+
+    def to_json(self) -> list[Any]:
+        return [self.file, self.digest, self.rows]
+
+
+Outputs: TypeAlias = Mapping[str, Sequence[Output]]
+"""By sink, in order."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +40,27 @@ class Manifest:
     """What one batch has done; `chains` are those of the places that it changed."""
 
     batch: int
-    fingerprint: Mapping[str, Any]
+    engine: str
+    """What ran the batch: buckets, and what was admitted after it, are that engine's own."""
+    query: str
+    operators: Mapping[str, str]
+    """The sources and the operators with state: what each is."""
     buckets: int
     offsets: Mapping[str, Any]
+    """By source, how far it was read."""
     chains: Mapping[Place, Chain]
-    outputs: Mapping[str, Any]
-    closed: bool
+    outputs: Outputs
+    """What the batch has given to the sinks."""
+    collected: Outputs = field(default_factory=dict)
+    """What it and all batches before have given to the sinks that are filled again at every start."""
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    """What each sink must know to go on."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """By sink, what its outputs are made for."""
+    closed: bool = False
+    lineage: str = ""
+    """The seal of its file, which covers the seal of the one before: two copies of a checkpoint that went on
+    differently have no lineage in common from there on."""
 
 
 # How a chain has changed: how many of its segments it has kept, and the new ones after them. A manifest of whole chains
@@ -40,16 +70,14 @@ _Growth: TypeAlias = tuple[int, Chain]
 
 @dataclass(frozen=True)
 class _Entry:
-    """A manifest as it is kept, without its chains: how they grew after another batch, and at times all chains whole.
-
-    A bare one is so old that nobody goes back to it.
-    """
+    """A manifest as it is kept, without its chains: how they grew after another batch, and at times all of them."""
 
     manifest: Manifest
     after: int | None = None
+    before: str = ""
+    """The lineage of the batch that it comes after."""
     growths: Mapping[Place, _Growth] = field(default_factory=dict)
     full: Mapping[Place, Chain] | None = None
-    is_bare: bool = False
 
 
 class _Replay:
@@ -60,27 +88,35 @@ class _Replay:
         self.chains: dict[Place, Chain] = {}
         self._full_batch = 0
 
-    def entry_for(self, manifest: Manifest) -> _Entry:
-        """How a manifest is kept that comes after these."""
-        growths = {place: _growth(self.chains.get(place, ()), chain) for place, chain in manifest.chains.items()}
-        is_full = self.latest is None or manifest.batch - self._full_batch >= _BATCHES_PER_FULL
+    def entry_for(self, manifest: Manifest, is_whole: bool) -> _Entry:
+        """How a manifest is kept that comes after these; with `is_whole`, its chains are all that there are."""
+        chains = {} if is_whole else self.chains
+        growths = {place: _growth(chains.get(place, ()), chain) for place, chain in manifest.chains.items()}
+        is_full = is_whole or self.latest is None or manifest.batch - self._full_batch >= _BATCHES_PER_FULL
         return _Entry(
             replace(manifest, chains={}),
             None if self.latest is None else self.latest.batch,
+            "" if self.latest is None else self.latest.lineage,
             growths,
-            {**self.chains, **manifest.chains} if is_full else None,
+            {**chains, **manifest.chains} if is_full else None,
         )
 
     def apply(self, entry: _Entry) -> None:
+        if self.latest is not None and (entry.after, entry.before) != (self.latest.batch, self.latest.lineage):
+            raise CheckpointError(
+                f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, and what is there before it is "
+                f"batch {self.latest.batch} of this or another copy of the checkpoint: a manifest is missing or was "
+                "swapped; restore it, or start with a new checkpoint"
+            )
         if entry.full is not None:
             self.chains = dict(entry.full)
             self._full_batch = entry.manifest.batch
-        elif not entry.is_bare:
-            if self.latest is None or self.latest.batch != entry.after:
-                raise CheckpointError(
-                    f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: "
-                    "restore it"
-                )
+        elif self.latest is None:
+            raise CheckpointError(
+                f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: "
+                "restore it, or start with a new checkpoint"
+            )
+        else:
             for place, (kept, new) in entry.growths.items():
                 self.chains[place] = (*self.chains.get(place, ())[:kept], *new)
         self.latest = replace(entry.manifest, chains={place: self.chains[place] for place in entry.growths})
@@ -91,7 +127,7 @@ class Manifests:
 
     >>> import tempfile
     >>> log = Manifests(Files(tempfile.mkdtemp()))
-    >>> first = Manifest(0, {}, 128, {"lines": 10}, {}, {}, closed=False)
+    >>> first = Manifest(0, "local", "7f", {}, 1, {"lines": 10}, {}, {})
     >>> log.write(first), log.write(first), log.latest().offsets
     (True, False, {'lines': 10})
     """
@@ -100,121 +136,92 @@ class Manifests:
         self._files = files
         self._now = _Replay()
 
-    def write(self, manifest: Manifest) -> bool:
-        """Declare a batch done, unless it is: then say False and change nothing."""
+    def write(self, manifest: Manifest, is_whole: bool = False) -> bool:
+        """Declare a batch done, unless it is: then say False and change nothing.
+
+        With `is_whole`, places that it has no chains for are gone.
+        """
         latest = self.latest()
         if latest is not None and manifest.batch <= latest.batch:
             return False
-        entry = self._now.entry_for(manifest)
-        if not self._files.create(manifest_name(manifest.batch), self._encode(entry)):
+        name = manifest_name(manifest.batch)
+        entry = self._now.entry_for(manifest, is_whole)
+        if not self._files.create(name, json.dumps(_to_json(entry), separators=(",", ":")).encode()):
             return False
-        self._now.apply(entry)
+        sealed = self._entry(name)
+        assert sealed is not None
+        self._now.apply(sealed)
         return True
-
-    def read(self, batch: int) -> Manifest | None:
-        """The manifest of one batch, if it is done; one that `sweep` has found too old to go back to has no chains."""
-        names = [name for name in self._files.names(_FOLDER) if name <= manifest_name(batch)]
-        return self._replayed(names).latest if manifest_name(batch) in names[-1:] else None
 
     def latest(self) -> Manifest | None:
         """The manifest of the last batch that is done."""
         if self._now.latest is None:
-            self._now = self._replayed(self._files.names(_FOLDER))
+            self._now = self._replayed(self._files.names(FOLDER))
         else:  # the folder may have many names: only ask whether there is a next one
             while (entry := self._entry(manifest_name(self._now.latest.batch + 1))) is not None:
                 self._now.apply(entry)
+            if not self._is_there(self._now.latest.batch):  # others have gone on so far that they have forgotten it
+                self._now = self._replayed(self._files.names(FOLDER))
         return self._now.latest
+
+    def _is_there(self, batch: int) -> bool:
+        try:
+            self._files.modified(manifest_name(batch))
+        except FileNotFoundError:
+            return False
+        return True
 
     def chains(self) -> dict[Place, Chain]:
         """Where the states of all places are, as of the latest manifest."""
         self.latest()
         return dict(self._now.chains)
 
-    def outputs(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """What each batch has given to the sinks, in order."""
-        for name in self._files.names(_FOLDER):
-            if (entry := self._entry(name)) is not None:
-                yield entry.manifest.batch, entry.manifest.outputs
-
-    def sweep(self, keep_from: int, now: float) -> list[str]:
-        """Delete the state files that nothing from `keep_from` on needs, once they are an hour old, and return them.
-
-        Call it between batches: a file that a running batch has written isn't in any manifest yet.
-        """
-        names = self._files.names(_FOLDER)
+    def forget(self, keep_from: int) -> set[str]:
+        """Delete the manifests that nothing from that batch on needs; return the files that the others need."""
+        names = self._files.names(FOLDER)
         past = [name for name in names if name <= manifest_name(keep_from)]
         recent = self._from_full(past)
-        replay = _Replay()
-        for entry in recent:
+        entries = [*recent, *self._entries(names[len(past) :])]
+        replay, needed = _Replay(), set[str]()
+        for number, entry in enumerate(entries):
             replay.apply(entry)
-        chains = list(replay.chains.values())
-        for entry in self._entries(names[len(past) :]):
-            replay.apply(entry)
-            chains += (replay.chains[place] for place in entry.growths)
-        needed = {segment.file for chain in chains for segment in chain}
-        folders = [(STATE_FOLDER, False), (STATE_FOLDER, True), (_FOLDER, True)]
-        found = [name for folder, temporary in folders for name in self._files.names(folder, temporary=temporary)]
-        swept = [name for name in found if name not in needed and self._is_old(name, now)]
-        for name in swept:
+            if number >= len(recent) - 1:  # what lies between the full one and this is only the way to its chains
+                manifest = entry.manifest
+                outputs = [*manifest.outputs.values(), *manifest.collected.values()]
+                needed.update(output.file for of_sink in outputs for output in of_sink)
+                needed.update(segment.file for chain in replay.chains.values() for segment in chain)
+        for name in past[: len(past) - len(recent)]:
             self._files.delete(name)
-        self._bare(past[: len(past) - len(recent)])
-        return swept
+        return needed
 
-    def _is_old(self, name: str, now: float) -> bool:
-        try:
-            return now - self._files.modified(name) > _GRACE_SECONDS
-        except FileNotFoundError:
-            return False
-
-    def _bare(self, names: list[str]) -> None:
-        """Take the chains out of manifests that nobody will replay: the log is kept for its outputs, for ever."""
-        for entry in map(self._entry, reversed(names)):
-            if entry is None or entry.is_bare:
-                return
-            self._files.write(manifest_name(entry.manifest.batch), self._encode(_Entry(entry.manifest, is_bare=True)))
-
-    def _replayed(self, names: list[str]) -> _Replay:
+    def _replayed(self, names: Sequence[str]) -> _Replay:
         replay = _Replay()
         for entry in self._from_full(names):
             replay.apply(entry)
         return replay
 
-    def _from_full(self, names: list[str]) -> list[_Entry]:
+    def _from_full(self, names: Sequence[str]) -> list[_Entry]:
         """The entries, in order, from the last full one on."""
         found: list[_Entry] = []
         for name in reversed(names):
             found += self._entries([name])
-            if found and (found[-1].full is not None or found[-1].is_bare):
+            if found and found[-1].full is not None:
                 break
         return found[::-1]
 
-    def _entries(self, names: list[str]) -> list[_Entry]:
+    def _entries(self, names: Sequence[str]) -> list[_Entry]:
         return [entry for name in names if (entry := self._entry(name)) is not None]
 
     def _entry(self, name: str) -> _Entry | None:
         try:
-            data = self._files.read(name)
+            sealed = self._files.unseal(name)
         except FileNotFoundError:
             return None
-        body = data[_BODY_AT : -len(_TAIL)]
-        if hmac.compare_digest(data, self._sealed(body)):
-            entry = _from_json(json.loads(body))
-            if manifest_name(entry.manifest.batch) == name:
-                return entry
-        raise CheckpointError(
-            f"{name} in {self._files.root} is damaged, renamed or was written with another key: "
-            "restore it, or start with a new checkpoint"
-        )
-
-    def _encode(self, entry: _Entry) -> bytes:
-        return self._sealed(json.dumps(_to_json(entry), separators=(",", ":")).encode())
-
-    def _sealed(self, body: bytes) -> bytes:
-        return _HEAD + self._files.digest(body).encode() + _MIDDLE + body + _TAIL
+        return _from_json(sealed)
 
 
 def manifest_name(batch: int) -> str:
-    return f"{_FOLDER}/{batch:010d}.json"
+    return f"{FOLDER}/{batch:010d}"
 
 
 def _growth(before: Chain, after: Chain) -> _Growth:
@@ -228,20 +235,35 @@ def _growth(before: Chain, after: Chain) -> _Growth:
 
 def _to_json(entry: _Entry) -> dict[str, Any]:
     full = None if entry.full is None else {place: (0, chain) for place, chain in entry.full.items()}
-    return {
+    fields = {
         **vars(entry.manifest),
+        "outputs": _outputs_to_json(entry.manifest.outputs),
+        "collected": _outputs_to_json(entry.manifest.collected),
         "chains": _growths_to_json(entry.growths),
         "after": entry.after,
+        "before": entry.before,
         "full": None if full is None else _growths_to_json(full),
-        "is_bare": entry.is_bare,
     }
+    del fields["lineage"]  # the seal of what is written here
+    return fields
 
 
-def _from_json(fields: dict[str, Any]) -> _Entry:
+def _from_json(sealed: Sealed) -> _Entry:
+    fields = json.loads(sealed.body)
     growths = _growths_from_json(fields.pop("chains"))
-    after, full, is_bare = fields.pop("after"), fields.pop("full"), fields.pop("is_bare")
+    after, before, full = fields.pop("after"), fields.pop("before"), fields.pop("full")
+    outputs, collected = (_outputs_from_json(fields.pop(name)) for name in ("outputs", "collected"))
     chains = None if full is None else {place: chain for place, (_, chain) in _growths_from_json(full).items()}
-    return _Entry(Manifest(**fields, chains={}), after, growths, chains, is_bare)
+    manifest = Manifest(**fields, chains={}, outputs=outputs, collected=collected, lineage=sealed.seal)
+    return _Entry(manifest, after, before, growths, chains)
+
+
+def _outputs_to_json(outputs: Outputs) -> dict[str, list[list[Any]]]:
+    return {sink: [output.to_json() for output in found] for sink, found in outputs.items()}
+
+
+def _outputs_from_json(fields: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[Output]]:
+    return {sink: [Output(*output) for output in found] for sink, found in fields.items()}
 
 
 def _growths_to_json(growths: Mapping[Place, _Growth]) -> list[Any]:
@@ -251,5 +273,5 @@ def _growths_to_json(growths: Mapping[Place, _Growth]) -> list[Any]:
     ]
 
 
-def _growths_from_json(rows: list[Any]) -> dict[Place, _Growth]:
+def _growths_from_json(rows: Sequence[Any]) -> dict[Place, _Growth]:
     return {Place(operator, bucket): (kept, tuple(map(Segment.from_json, new))) for operator, bucket, kept, new in rows}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hmac
 import pickle
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,28 +58,17 @@ def pack(place: Place, version: str, changes: Changes) -> bytes:
     """
     try:
         return bytes.fromhex(version) + dumps((changes.states, list(changes.deleted)))
-    except Exception as error:  # whatever a user's __reduce__ raises
+    except BaseException as error:  # whatever a user's __reduce__ raises
         raise _unpicklable(place, changes.states, error) from error
 
 
 def read(files: Files, place: Place, segment: Segment) -> Changes:
     """The states and the deleted keys of a segment."""
-    try:
-        data = files.read(segment.file, segment.offset, segment.length)
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{segment.file} in {files.root}, with states of operator {place.operator!r}, is missing; "
-            "a checkpoint can't be used without any of its files: restore it, or start with a new one"
-        ) from error
-    if not hmac.compare_digest(files.digest(data), segment.sha256):
-        raise CheckpointError(
-            f"{segment.file} in {files.root}, with states of operator {place.operator!r}, is damaged or was written "
-            "with another key: restore it, or start with a new checkpoint"
-        )
+    data = files.fetch(segment.blob, f"states of operator {place.operator!r}")
     try:
         with _collector_paused():
             states, deleted = pickle.loads(memoryview(data)[_VERSION_BYTES:])
-    except Exception as error:  # whatever a user's __setstate__ raises
+    except BaseException as error:  # whatever a user's __setstate__ raises
         raise CheckpointError(
             f"states of operator {place.operator!r} can't be read back: {describe_exception(error)}; "
             "their classes must be importable, and able to read what they have written"
@@ -100,12 +88,12 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _unpicklable(place: Place, states: Mapping[Hashable, Any], error: Exception) -> CheckpointError:
+def _unpicklable(place: Place, states: Mapping[Hashable, Any], error: BaseException) -> CheckpointError:
     """Whose state it was: looked for one by one, now that it has failed."""
     for key, state in states.items():
         try:
             pickle.dumps((key, state), _PROTOCOL)
-        except Exception as one:
+        except BaseException as one:
             return CheckpointError(
                 f"operator {place.operator!r} can't keep the state of key {short_repr(key)}, {short_repr(state)}: "
                 f"{describe_exception(one)}; a state may hold only what pickle can store"

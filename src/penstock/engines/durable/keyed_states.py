@@ -1,4 +1,8 @@
-"""The states of one operator in the store: the only code that knows which bucket a key is in."""
+"""The states of one operator in the store: the only code that knows which bucket a key is in, and what is kept of it.
+
+Every engine keeps the same of an operator, so that another can go on: its states by key, and a rest that belongs to
+none.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,23 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any
 
-from penstock.ordering.keys import bucket_of
+from penstock.flow.nodes import Node, Remembers
+from penstock.operators.kept import Changed, Kept
+from penstock.ordering.keys import bucket_of, identity_of
 from penstock.state.buckets import Place, TaskStates
+
+_SHARED = -1
+"""The bucket of what belongs to no key, however many buckets there are."""
+
+
+def identity_in(node: Node) -> Callable[[Any], bytes]:
+    """How the store's keys of an operator become the bytes by which a bucket is chosen."""
+    match node.kind:
+        case Remembers(key=None):
+            return lambda _: b""
+        case Remembers(ttl=None):
+            return identity_of
+    return lambda identity: identity or b""  # timed operators and loops are kept by these bytes; a single loop by none
 
 
 class KeyedStates:
@@ -29,10 +48,14 @@ class KeyedStates:
         self._buckets = buckets
         self._is_mine = is_mine
         self._identity = identity
-        self._shared_place = Place(operator, buckets)
+        self._shared_place = Place(operator, _SHARED)
 
     def bucket_of(self, key: Any) -> int:
-        return bucket_of(self._identity(key), self._buckets) if self._buckets > 1 else 0
+        return self.bucket_of_identity(self._identity(key)) if self._buckets > 1 else 0
+
+    def bucket_of_identity(self, identity: bytes) -> int:
+        """For who has the bytes already."""
+        return bucket_of(identity, self._buckets)
 
     def get(self, key: Any) -> Any:
         """The state of a key, or `None`."""
@@ -70,3 +93,16 @@ class KeyedStates:
         """Leave it for the next batch: all tasks know it, and one writes it."""
         if self._is_mine(0):
             self._states.change(self._shared_place, {None: value})
+
+    def kept(self) -> Kept:
+        """All that this task's buckets hold of the operator."""
+        return Kept(dict(self.mine()), self.shared())
+
+    def keep(self, changed: Changed) -> None:
+        """Hand what has changed to the store."""
+        deleted = changed.deleted
+        if changed.is_all:
+            deleted = [key for key, _ in self.mine() if key not in changed.by_key]
+        self.change(changed.by_key, deleted)
+        if changed.rest is not None:
+            self.keep_shared(changed.rest)

@@ -2,122 +2,167 @@
 
 from __future__ import annotations
 
-import os
+import io
 import pickle
-import shutil
-import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from penstock.connectors.files.writers import FileSink, part_number
+from penstock.connectors.files.writers import FileSink
 from penstock.connectors.memory import Collect
 from penstock.connectors.sink import SinkWriter
 from penstock.connectors.spark import SparkBatches
+from penstock.connectors.spark_session import session as session_of_the_process
+from penstock.engines.durable.checkpoint import COLLECTED
+from penstock.engines.durable.directory import Directory
 from penstock.engines.durable.staging import Staged
-from penstock.errors import FlowError, SinkError
+from penstock.errors import CheckpointError, FlowError, describe_exception
 from penstock.flow.nodes import Graph, Node, Writes
 from penstock.runtime.failures import survived
+from penstock.runtime.own_thread import open_on_one_thread
 from penstock.state.files import Files
+from penstock.state.manifests import Manifest, Output, Outputs
 
-_OWNER = ".penstock-query"
-
-Outputs = Mapping[str, Sequence[Sequence[Any]]]
-"""For each sink, the staged files of a batch in order: file and number of tuples."""
+_MOST_COLLECTED_FILES = 32
 
 
-def outputs_of(staged: Sequence[Staged]) -> dict[str, list[list[Any]]]:
+def outputs_of(staged: Sequence[Staged]) -> dict[str, list[Output]]:
     """What tasks have staged, as the manifest keeps it."""
-    found: dict[str, list[list[Any]]] = {}
+    found: dict[str, list[Output]] = {}
     for one in sorted(staged, key=lambda one: (one.operator, one.place)):
-        found.setdefault(one.operator, []).append([one.file, one.rows])
+        found.setdefault(one.operator, []).append(one.output)
     return found
 
 
 class Publisher:
     """The sinks of one run; `query` is who may go on with their directories later, if anybody."""
 
-    def __init__(self, graph: Graph, files: Files, kept: Mapping[str, Any], query: str | None) -> None:
+    def __init__(self, graph: Graph, files: Files, query: str | None) -> None:
         self._files = files
         self._sinks = [
-            _publication(graph.flow, node, files, kept.get(node.name, {}), query)
-            for node in graph.nodes
-            if isinstance(node.kind, Writes)
+            _publication(graph.flow, node, files, query) for node in graph.nodes if isinstance(node.kind, Writes)
         ]
+        self._gone: dict[str, Any] = {}
+        """What sinks have kept that this flow does not have: another run may have them again."""
 
-    def open(self) -> dict[str, Any]:
-        """Get ready, before anything is read; returns what a later run must know about the sinks."""
-        return {sink.name: sink.open() for sink in self._sinks}
-
-    def publish(self, batch: int, outputs: Outputs, session: Any) -> None:
+    def open(self, latest: Manifest | None, published: Mapping[str, Any]) -> None:
+        """Get ready, before anything is read: `published` is what each sink said when it last published."""
+        known = {**({} if latest is None else latest.sinks), **published}
         for sink in self._sinks:
-            sink.publish(batch, outputs.get(sink.name, ()), session)
+            sink.open(latest, list(known.values()))
+        here = {kept["directory"] for kept in self.kept().values()}
+        self._gone = {kept["directory"]: kept for kept in known.values() if kept["directory"] not in here}
 
-    def recollect(self, batch: int, outputs: Outputs) -> None:
-        """Fill what lives in this process alone with what an earlier one has published."""
+    def agreed(self, batch: int, outputs: Outputs) -> dict[str, Sequence[Output]]:
+        """What is to be committed, with the same columns in all files of a sink; `SinkError` where that can't be."""
+        found = {sink.name: sink.agreed(batch, outputs[sink.name]) for sink in self._sinks if sink.name in outputs}
+        return {**outputs, **found}
+
+    def formats(self) -> dict[str, str]:
+        """By sink, what its staged output is made for."""
+        return {sink.name: sink.format for sink in self._sinks}
+
+    def recollect(self, latest: Manifest) -> None:
+        """Fill what lives in this process alone with what earlier ones have published."""
         for sink in self._sinks:
-            sink.recollect(batch, outputs.get(sink.name, ()))
+            sink.recollect(latest)
+
+    def collected(self, before: Outputs, outputs: Outputs) -> dict[str, Sequence[Output]]:
+        """What the sinks that are filled again at every start hold after a batch."""
+        names = [sink.name for sink in self._sinks if isinstance(sink, _Collected)]
+        return {name: _appended(self._files, before.get(name, ()), outputs.get(name, ())) for name in names}
+
+    def kept(self) -> dict[str, Any]:
+        """What each sink must know to go on, as of now."""
+        return {**self._gone, **{sink.name: kept for sink in self._sinks if (kept := sink.kept()) is not None}}
+
+    def publish(self, manifest: Manifest, session: Any) -> None:
+        for sink in self._sinks:
+            sink.publish(manifest, manifest.outputs.get(sink.name, ()), session)
 
     def failed(self) -> dict[str, int]:
         return {sink.name: sink.failed for sink in self._sinks}
 
-    def forget(self, outputs: Outputs) -> None:
+    def forget(self, manifest: Manifest) -> None:
         """Delete the staged files of a batch that was published for good; a list is filled again from its own."""
         for sink in self._sinks:
             if not isinstance(sink, _Collected):
-                for file, _ in outputs.get(sink.name, ()):
-                    self._files.delete(file)
+                for output in manifest.outputs.get(sink.name, ()):
+                    self._files.delete(output.file)
 
     def close(self, has_failed: bool) -> None:
-        for sink in self._sinks:
-            sink.close(has_failed)
+        with ExitStack() as closing:  # all of them, whatever one of them raises
+            for sink in reversed(self._sinks):
+                closing.callback(sink.close, has_failed)
 
 
-def _publication(flow: str, node: Node, files: Files, kept: Mapping[str, Any], query: str | None) -> _Publication:
+def _publication(flow: str, node: Node, files: Files, query: str | None) -> _Publication:
     assert isinstance(node.kind, Writes)
     sink = node.kind.sink
     if isinstance(sink, FileSink):
-        return _Directory(flow, node, files, kept, sink, query)
+        return _Files(flow, node, files, Directory(node.name, sink, files, query))
     if isinstance(sink, Collect):
-        return _Collected(flow, node, files, kept)
+        return _Collected(flow, node, files)
     if node.on_error == "dead-letter":
         raise FlowError(
-            f"operator {node.name!r}: on Spark this sink is called after a batch is done, so it can't have dead "
-            "letters; say on_error='skip', or let an operator before it find what can't be written"
+            f"operator {node.name!r}: this sink is called after a batch is done, so it can't have dead letters; say "
+            "on_error='skip', or let an operator before it find what can't be written"
         )
     if isinstance(sink, SparkBatches):
-        return _Frames(flow, node, files, kept, sink)
-    return _Publication(flow, node, files, kept)
+        return _Frames(flow, node, files, sink)
+    return _Publication(flow, node, files)
 
 
 class _Publication:
     """A sink that the driver writes to: its function is called here, at least once for each tuple."""
 
-    def __init__(self, flow: str, node: Node, files: Files, kept: Mapping[str, Any]) -> None:
+    def __init__(self, flow: str, node: Node, files: Files) -> None:
+        assert isinstance(node.kind, Writes)
         self.name = node.name
+        self.format = type(node.kind.sink).__name__
         self.failed = 0
         self._flow = flow
         self._node = node
         self._files = files
-        self._kept = kept
         self._writer: SinkWriter | None = None
 
-    def open(self) -> Mapping[str, Any]:
+    def open(self, latest: Manifest | None, known: Sequence[Any]) -> None:
         assert isinstance(self._node.kind, Writes)
-        self._writer = self._node.kind.sink.open()
-        return {}
+        self._writer = open_on_one_thread(self._node.kind.sink)
 
-    def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
-        for file, _ in staged:
-            self._write(pickle.loads(self._files.read(file)))
+    def kept(self) -> Any:
+        """What a later run must know, in JSON's types; `None` where there is nothing."""
+        return None
 
-    def recollect(self, batch: int, staged: Sequence[Sequence[Any]]) -> None:
+    def publish(self, manifest: Manifest, staged: Sequence[Output], session: Any) -> None:
+        for output in staged:
+            for values in self._values(output):
+                self._write(values)
+        if staged and self._writer is not None:
+            self._writer.flush()  # from here on the batch counts as published
+
+    def agreed(self, batch: int, staged: Sequence[Output]) -> Sequence[Output]:
+        return staged
+
+    def recollect(self, latest: Manifest) -> None:
         pass
 
     def close(self, has_failed: bool) -> None:
         if self._writer is not None:
             self._writer.abandon() if has_failed else self._writer.close()
+
+    def _values(self, output: Output) -> Iterator[list[Any]]:
+        """The lists that were pickled into a file, one behind the other."""
+        data = io.BytesIO(self._files.fetch(output.blob, f"output of sink {self.name!r}"))
+        size = data.getbuffer().nbytes
+        try:
+            while data.tell() < size:
+                yield pickle.load(data)
+        except Exception as error:  # whatever a user's __setstate__ raises
+            raise CheckpointError(
+                f"output of sink {self.name!r} can't be read back: {describe_exception(error)}; its classes must be "
+                "importable, and able to read what they have written"
+            ) from error
 
     def _write(self, values: list[Any]) -> None:
         assert self._writer is not None
@@ -132,116 +177,67 @@ class _Collected(_Publication):
 
     _reached = -1
 
-    def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
-        if batch > self._reached:
-            self.recollect(batch, staged)
+    def publish(self, manifest: Manifest, staged: Sequence[Output], session: Any) -> None:
+        if manifest.batch > self._reached:
+            super().publish(manifest, staged, session)
+            self._reached = manifest.batch
 
-    def recollect(self, batch: int, staged: Sequence[Sequence[Any]]) -> None:
-        super().publish(batch, staged, None)
-        self._reached = batch
+    def recollect(self, latest: Manifest) -> None:
+        super().publish(latest, latest.collected.get(self.name, ()), None)
+        self._reached = latest.batch
 
 
 class _Frames(_Publication):
     """A user's own writer of DataFrames: called with every batch that has rows."""
 
-    def __init__(self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: SparkBatches) -> None:
-        super().__init__(flow, node, files, kept)
+    def __init__(self, flow: str, node: Node, files: Files, sink: SparkBatches) -> None:
+        super().__init__(flow, node, files)
         self._sink = sink
 
-    def open(self) -> Mapping[str, Any]:
-        return {}
+    def open(self, latest: Manifest | None, known: Sequence[Any]) -> None:
+        pass
 
-    def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
-        values = [value for file, _ in staged for value in pickle.loads(self._files.read(file))]
+    def publish(self, manifest: Manifest, staged: Sequence[Output], session: Any) -> None:
+        values = [value for output in staged for some in self._values(output) for value in some]
         if values:
-            self._sink.hand_over(values, batch, session)
+            self._sink.hand_over(values, manifest.batch, session or session_of_the_process())
 
 
-class _Directory(_Publication):
-    """A directory of files: each staged file gets a name that says its place in the whole output."""
+class _Files(_Publication):
+    """A directory of files."""
 
-    def __init__(
-        self, flow: str, node: Node, files: Files, kept: Mapping[str, Any], sink: FileSink, query: str | None
-    ) -> None:
-        super().__init__(flow, node, files, kept)
-        self._sink = sink
-        self._query = query
-        self._first = 0
-        self._old: list[str] = []
+    def __init__(self, flow: str, node: Node, files: Files, directory: Directory) -> None:
+        super().__init__(flow, node, files)
+        self._directory = directory
 
-    def open(self) -> Mapping[str, Any]:
-        owner = self._owner()
-        if self._kept:
-            if owner not in (None, self._query):
-                raise SinkError(
-                    f"{self._sink.name} sink: another query has written to {str(self._sink.directory)!r} since this "
-                    "one did, so their files would mix; give each a directory of its own"
-                )
-            self._sink.directory.mkdir(parents=True, exist_ok=True)
-            self._first, self._old = self._kept["first"], list(self._kept["old"])
-        else:
-            writer = self._sink.open()
-            # Its own name is there if a run ended before it could remember that: nothing is published by then.
-            if owner not in (None, self._query) and self._sink.mode == "error":
-                raise SinkError(
-                    f"{self._sink.name} sink: {str(self._sink.directory)!r} belongs to another query, which may still "
-                    "write to it; write elsewhere, or say mode='append' or mode='overwrite'"
-                )
-            self._old = [path.name for path in writer.old]
-            # Never a name that is to be overwritten: when a batch is published again, old files go once more.
-            self._first = max([writer.first, *(1 + part_number(path) for path in writer.old)])
-        if self._query is not None and owner != self._query:
-            self._own(self._query)
-        return {"first": self._first, "old": self._old}
+    def open(self, latest: Manifest | None, known: Sequence[Any]) -> None:
+        self._directory.open(latest, known)
 
-    def _owner(self) -> str | None:
-        """The query that has written here last."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return (self._sink.directory / _OWNER).read_text()
-        return None
+    def kept(self) -> Any:
+        return self._directory.kept()
 
-    def _own(self, query: str) -> None:
-        """In one step: half a name would be somebody else's."""
-        temporary = self._sink.directory / f".{uuid.uuid4().hex}.tmp"
-        temporary.write_text(query)
-        os.replace(temporary, self._sink.directory / _OWNER)
+    def agreed(self, batch: int, staged: Sequence[Output]) -> Sequence[Output]:
+        return self._directory.agreed(batch, staged)
 
-    def publish(self, batch: int, staged: Sequence[Sequence[Any]], session: Any) -> None:
-        if not staged:
-            return
-        directory = self._sink.directory
-        try:
-            for number, (file, _) in enumerate(staged):
-                self._place(file, directory / f"part-{self._first + batch:08d}-{number:05d}{self._sink.suffix}")
-            self._remove_old()
-        except OSError as error:
-            raise SinkError(f"{self._sink.name} sink: can't write to {str(directory)!r}: {error.strerror}") from error
+    def publish(self, manifest: Manifest, staged: Sequence[Output], session: Any) -> None:
+        self._directory.publish(manifest, staged)
 
     def close(self, has_failed: bool) -> None:
         if not has_failed:
-            self._remove_old()
+            self._directory.close()
 
-    def _place(self, file: str, path: Path) -> None:
-        temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
-        local = self._files.local_path(file)
-        try:
-            if local is None:
-                temporary.write_bytes(self._files.read(file))
-            else:
-                try:
-                    os.link(local, temporary)
-                except OSError:  # another disk
-                    shutil.copyfile(local, temporary)
-            os.replace(temporary, path)
-            # Renaming a link over another link of the same file does nothing, and leaves it.
-            temporary.unlink(missing_ok=True)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
 
-    def _remove_old(self) -> None:
-        """What is overwritten goes when there is something in its place."""
-        for name in self._old:
-            (self._sink.directory / name).unlink(missing_ok=True)
-        self._old = []
+def _appended(files: Files, before: Sequence[Output], new: Sequence[Output]) -> list[Output]:
+    """The files of a list with some more behind them; where there are many, small ones at the end become one.
+
+    Only those are merged that aren't larger than all that follow them, so each byte is copied as often as what is
+    behind it doubles.
+    """
+    found = [*before, *new]
+    if len(found) <= _MOST_COLLECTED_FILES:
+        return found
+    rows = [output.rows for output in found]
+    first = next(place for place in range(len(rows)) if rows[place] <= sum(rows[place + 1 :]) or place == len(rows) - 2)
+    data = b"".join(files.fetch(output.blob, "what a list holds") for output in found[first:])
+    blob = files.keep(f"{COLLECTED}/", data)
+    return [*found[:first], Output(blob.file, blob.digest, sum(rows[first:]))]

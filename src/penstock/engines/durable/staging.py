@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.connectors.files.writers import FileSink, encode
 from penstock.connectors.sink import Rejected, Sink, SinkWriter
+from penstock.engines.durable.checkpoint import OUTPUTS
 from penstock.state import pickles
 from penstock.state.files import Files
+from penstock.state.manifests import Output
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,13 @@ class Staged:
 
     operator: str
     place: bytes
-    file: str
-    rows: int
+    output: Output
 
 
-def stage_file(files: Files, batch: int, data: bytes) -> str:
-    """Write output that is not to be seen yet; the same bytes are the same file, whoever writes them."""
-    name = f"outputs/{batch:010d}/{hashlib.sha256(data).hexdigest()}"
-    files.write(name, data)
-    return name
+def stage_file(files: Files, batch: int, data: bytes, rows: int) -> Output:
+    """Write output that is not to be seen yet."""
+    blob = files.keep(f"{OUTPUTS}/{batch:010d}-", data)
+    return Output(blob.file, blob.digest, rows)
 
 
 def stage_of(sink: Sink) -> FileStage | ValueStage:
@@ -39,6 +38,7 @@ class FileStage(Sink):
     """Turns tuples into the bytes of one file for each slice."""
 
     name = "files"
+    any_thread = True
 
     def __init__(self, sink: FileSink) -> None:
         self._sink = sink
@@ -47,7 +47,7 @@ class FileStage(Sink):
         self.size_bytes = 0
 
     def open(self) -> SinkWriter:
-        self._encoder = self._sink.encoder()
+        self._encoder = self._sink.staging_encoder()
         return _StageWriter(self)
 
     def write(self, values: Sequence[Any]) -> Rejected | None:
@@ -58,12 +58,16 @@ class FileStage(Sink):
         self.size_bytes += len(data)
         return rejected
 
+    def values(self) -> Sequence[Any]:
+        """What has not been taken: here they are bytes by now."""
+        return ()
+
     def take(self) -> tuple[bytes, int]:
         """A whole file, and how many tuples are in it."""
         if not self._rows:
             return b"", 0
         data, rows = b"".join([*self._data, self._encoder.finish()]), self._rows
-        self._encoder, self._data, self._rows, self.size_bytes = self._sink.encoder(), [], 0, 0
+        self._encoder, self._data, self._rows, self.size_bytes = self._sink.staging_encoder(), [], 0, 0
         return data, rows
 
 
@@ -71,6 +75,7 @@ class ValueStage(Sink):
     """Keeps tuples for the driver, which hands them to the sink itself."""
 
     name = "values"
+    any_thread = True
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -87,8 +92,13 @@ class ValueStage(Sink):
         return 64 * len(self._values)  # by and large: nobody wants to measure each
 
     def take(self) -> tuple[bytes, int]:
-        values, self._values = self._values, []
-        return pickles.dumps(values), len(values)
+        values, data = self._values, pickles.dumps(self._values)
+        self._values = []
+        return data, len(values)
+
+    def values(self) -> Sequence[Any]:
+        """What has not been taken."""
+        return self._values
 
 
 class _StageWriter(SinkWriter):
