@@ -2,7 +2,8 @@
 
 Files are read in the order of their names, then of their rows; a path may be a file, a glob, a directory or a list of
 these, and `.gz`, `.bz2`, `.zst` and `.lz4` are read as what they hold. A schema is a Spark DDL string, and rows are
-`dict`s. `limits` is what a reader accepts before it calls its input broken.
+`dict`s. `limits` is what a reader accepts before it calls its input broken. `on_change` says what to do when a file is
+no longer what an earlier run on the same checkpoint has read: `"error"`, or `"restart"` to read it as new.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.connectors.files.parquet import ParquetFiles
 from penstock.connectors.files.readers import JsonFiles, TextFiles
 from penstock.connectors.memory import AsyncItems, Generate, Items
 from penstock.connectors.socket import Socket
-from penstock.connectors.source import Chunk, Source, Split, Unreadable
+from penstock.connectors.source import Chunk, OnChange, Source, Split, Unreadable
 from penstock.connectors.spark import SparkStream
 from penstock.errors import FlowError
 from penstock.rates import Rate, constant
@@ -72,14 +73,16 @@ def generate(fn: Callable[[int], Any], count: int | None = None, rate: float | R
     return Generate(fn, count, rate)
 
 
-def text(paths: Paths, limits: Limits = _DEFAULT_LIMITS) -> Source:
+def text(paths: Paths, limits: Limits = _DEFAULT_LIMITS, *, on_change: OnChange = "error") -> Source:
     """Each line of the files as a `str`, without its end."""
-    return TextFiles(paths, limits)
+    return TextFiles(paths, limits, on_change)
 
 
-def json(paths: Paths, schema: str | None = None, limits: Limits = _DEFAULT_LIMITS) -> Source:
+def json(
+    paths: Paths, schema: str | None = None, limits: Limits = _DEFAULT_LIMITS, *, on_change: OnChange = "error"
+) -> Source:
     """Each line of the files as a JSON value; with a schema, objects whose fields are checked and converted."""
-    return JsonFiles(paths, schema, limits)
+    return JsonFiles(paths, schema, limits, on_change)
 
 
 def csv(
@@ -90,18 +93,19 @@ def csv(
     delimiter: str = ",",
     multiline: bool = False,
     limits: Limits = _DEFAULT_LIMITS,
+    on_change: OnChange = "error",
 ) -> Source:
     """Each row of the files as a `dict`; without a schema all values are strings.
 
     A first line that holds the schema's column names is a header, unless `header` says otherwise. `multiline=True` lets
     quoted values hold line breaks.
     """
-    return CsvFiles(paths, schema, limits, header, delimiter, multiline)
+    return CsvFiles(paths, schema, limits, header, delimiter, multiline, on_change)
 
 
-def parquet(paths: Paths, schema: str | None = None) -> Source:
+def parquet(paths: Paths, schema: str | None = None, *, on_change: OnChange = "error") -> Source:
     """Each row of the files as a `dict`; a schema picks columns and converts them where nothing is lost."""
-    return ParquetFiles(paths, schema)
+    return ParquetFiles(paths, schema, on_change)
 
 
 def socket(host: str, port: int, limits: Limits = _DEFAULT_LIMITS) -> Source:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.clock import FakeClock
-from penstock.connectors.source import Offset, splits_from
+from penstock.connectors.reached import Reached, resume
+from penstock.connectors.source import Offset
 
 
 def read(source: ps.sources.Source, **options: Any) -> list[Any]:
@@ -64,7 +65,7 @@ def there_and_back(kind: str, path: Any, rows: Iterable[Any], schema: str | None
 
 def chunks(source: ps.sources.Source, offset: Offset | None = None) -> Iterator[tuple[str, ps.sources.Chunk]]:
     """Each chunk with its partition, from an offset on."""
-    for split in splits_from(source, offset):
+    for split in resume(source, Reached(offset or {})):
         for chunk in source.read(split, FakeClock()):
             yield split.partition, chunk
 

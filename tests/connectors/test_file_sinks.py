@@ -184,16 +184,6 @@ def test_a_disk_that_is_full_leaves_only_whole_files(tmp_path, monkeypatch, kind
     assert written == rows[: len(written)]
 
 
-def test_two_sinks_do_not_write_over_each_other(tmp_path):
-    flow = ps.Flow("test")
-    values = flow.read(ps.sources.items(["value"]))
-    values.write(ps.sinks.text(tmp_path))
-    values.map(str.upper).write(ps.sinks.text(tmp_path))
-    with pytest.raises(ps.SinkError, match=r"somebody else has written part-00000000\.txt"):
-        flow.run("sequential")
-    assert len(read(ps.sources.text(tmp_path))) == 1
-
-
 # Values that don't fit
 
 

@@ -1,11 +1,13 @@
 """Which files a path stands for, and what is true of all that are read line by line."""
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 import penstock as ps
+from penstock.connectors.files.lines import last_line_end, next_line
 from tests.connectors.connector_tools import chunks, compressed, read, read_and_letters, resumptions
 
 SUFFIXES = [".gz", ".bz2", ".zst", ".lz4"]
@@ -185,3 +187,26 @@ def test_many_bad_lines_do_not_read_the_file_again_for_each(tmp_path):
 
 def bytes_read():
     return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def test_finding_the_next_line_keeps_no_line_in_memory(tmp_path):
+    """A line of any length must not be read at once just to find its end."""
+    path = tmp_path / "long.txt"
+    with path.open("wb") as file:
+        file.truncate(200 << 20)
+        file.seek(200 << 20)
+        file.write(b"\nshort\n")
+    tracemalloc.start()
+    try:
+        assert next_line(str(path), 5) == (200 << 20) + 1
+        assert last_line_end(str(path), 0, 200 << 20, quoted_newlines=False) == 0
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("position", range(12))
+def test_the_next_line_begins_at_a_position_or_behind_it(tmp_path, any_blocks, position):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\nend")
+    assert next_line(str(path), position) == min(start for start in (0, 4, 8, 11) if start >= position)

@@ -83,3 +83,63 @@ def test_reading_resumes_at_every_chunk(monkeypatch):
 def test_a_split_stops_at_its_end():
     (chunk,) = ps.sources.items(list(range(10))).read(ps.sources.Split("items", 3, 5), clock=None)
     assert (chunk.values, chunk.end) == ([3, 4], 5)
+
+
+# A second run on the same checkpoint
+
+CHECKPOINTED = {
+    "local": lambda path: ps.engines.Local(threads=2, checkpoint=path / "checkpoint"),
+    "spark": lambda path: ps.engines.Spark(parallelism=1, checkpoint=str(path / "checkpoint")),
+}
+
+
+def run_on(tmp_path, engine, iterable):
+    """What a run has added to what came before."""
+    flow, result = ps.Flow("again"), ps.sinks.collect()
+    flow.read(ps.sources.items(iterable), name="in").write(result, name="out")
+    flow.run(CHECKPOINTED[engine](tmp_path))
+    return result.items
+
+
+class Countable:
+    """Can be iterated again, and nobody knows how long it is."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        return iter(range(self.count))
+
+
+async def awaited(values):
+    for value in values:
+        yield value
+
+
+@pytest.mark.parametrize("engine", CHECKPOINTED)
+def test_a_later_run_reads_on_in_a_list_and_refuses_another(tmp_path, engine):
+    values = [{"n": number, "at": str(number)} for number in range(1000)]
+    assert run_on(tmp_path, engine, values) == values
+    more = [dict(reversed(row.items())) for row in values] + [{"n": 1000}]
+    assert run_on(tmp_path, engine, more) == more
+    with pytest.raises(ps.SourceError, match=r"items source: .* 500 values, and 1,001 were read; .*new checkpoint"):
+        run_on(tmp_path, engine, values[:500])
+    for other in ([{"n": -1}, *values, {"n": 1000}], [*more[:-1], {"n": 7}], [*more[:500], {"n": 0}, *more[500:]]):
+        with pytest.raises(ps.SourceError, match=r"its first 1,001 values are not what they were; .*new checkpoint"):
+            run_on(tmp_path, engine, other)
+    assert run_on(tmp_path, engine, more) == more
+
+
+@pytest.mark.parametrize("engine", CHECKPOINTED)
+@pytest.mark.parametrize("make", [iter, awaited])
+def test_a_later_run_skips_nothing_of_an_iterator(tmp_path, engine, make):
+    assert run_on(tmp_path, engine, make([1, 2, 3])) == [1, 2, 3]
+    assert run_on(tmp_path, engine, make([4, 5])) == [1, 2, 3, 4, 5]
+    assert run_on(tmp_path, engine, make([])) == [1, 2, 3, 4, 5]
+
+
+def test_other_iterables_may_only_grow(tmp_path):
+    assert run_on(tmp_path, "local", Countable(3)) == [0, 1, 2]
+    assert run_on(tmp_path, "local", Countable(5)) == [0, 1, 2, 3, 4]
+    with pytest.raises(ps.SourceError, match=r"fewer values than the 5 that an earlier run read; .*new checkpoint"):
+        run_on(tmp_path, "local", Countable(4))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence, Sized
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import islice
 from operator import length_hint
 from typing import Any, Generic, TextIO, TypeVar
@@ -28,10 +31,26 @@ _ALREADY_READ = (
 )
 
 
+_READ_ON = (
+    "a run on the same checkpoint reads on behind what was read: give the same values, with new ones behind them; or "
+    "an iterator, iter(values), of which nothing is skipped; or a new checkpoint"
+)
+_INDEXED = (list, tuple, range, str, bytes)
+_SAMPLED = 256
+_EDGE_VALUES = 64
+_MOST_CHARACTERS = 1024
+_MOST_PARTS = 256
+
+
 class Items(Source):
-    """The values of any iterable; one that can only be iterated once can only be run once."""
+    """The values of any iterable; one that can only be iterated once can only be run once.
+
+    What is left of an iterator is all that it gives: a later run skips nothing of it.
+    """
 
     name = "items"
+    counts_rows = True
+    change_advice = _READ_ON
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         self._iterable = iterable
@@ -46,6 +65,7 @@ class Items(Source):
             raise SourceError(_ALREADY_READ)
         self._consumed = not self.replayable
         position = split.start
+        skipped = position if self.replayable else 0
         # One at a time from an iterator: it may be endless, slow or fed by what the flow does.
         size = _VALUES_PER_CHUNK if isinstance(self._iterable, Sequence) else 1
         try:
@@ -55,18 +75,69 @@ class Items(Source):
                     position += len(chunk)
                     yield Chunk(chunk, position, all_readable=True)
                 return
-            values = islice(iter(self._iterable), split.start, split.end)
+            values = iter(self._iterable)
+            if skipped and sum(1 for _ in islice(values, skipped)) < skipped:
+                raise _shorter(skipped)
+            values = islice(values, None if split.end is None else split.end - split.start)
             while chunk := list(islice(values, size)):
                 position += len(chunk)
                 yield Chunk(chunk, position, all_readable=True)
+        except SourceError:
+            raise
         except Exception as error:
             raise SourceError(f"items: the iterable raised {describe_exception(error)}") from error
+
+    def identity(self, partition: str, position: int) -> Any:
+        """Some of the values that were read, where they can be looked at again without reading all of them."""
+        if type(self._iterable) not in _INDEXED or len(self._iterable) < position:  # type: ignore[arg-type]
+            return None
+        return {"values": position, "digest": _digest(self._iterable, position)}  # type: ignore[arg-type]
+
+    def changed(self, partition: str, position: int, identity: Any) -> str | None:
+        if self.replayable and isinstance(self._iterable, Sized) and len(self._iterable) < position:
+            return f"it has {len(self._iterable):,} values, and {position:,} were read"
+        if identity is not None and self.identity(partition, position) not in (None, identity):
+            return f"its first {position:,} values are not what they were"
+        return None
+
+
+def _shorter(position: int) -> SourceError:
+    return SourceError(f"items source: it has fewer values than the {position:,} that an earlier run read; {_READ_ON}")
+
+
+def _digest(values: Sequence[Any], position: int) -> str:
+    """What some values up to a position are known by: the first, the last and some between; it costs the same always.
+
+    >>> _digest([{"a": 1, "b": "x"}], 1) == _digest([{"b": "x", "a": 1}], 1) != _digest([{"a": 2, "b": "x"}], 1)
+    True
+    """
+    between = range(0, position, max(1, position // _SAMPLED))
+    edges = [*range(min(_EDGE_VALUES, position)), *range(max(0, position - _EDGE_VALUES), position)]
+    told = "\n".join(_told(values[place]) for place in sorted({*between, *edges}))
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _told(value: Any, depth: int = 8) -> str:
+    """A value in words that are the same in every process; of what has none, its type alone."""
+    kind = type(value)
+    if kind in (str, bytes):
+        return f"{len(value)} {value[:_MOST_CHARACTERS]!r}"
+    if kind in (type(None), bool, int, float, complex, Decimal, date, datetime, timedelta):
+        return repr(value)
+    if depth and kind in (list, tuple):
+        return f"{len(value)} [{', '.join(_told(part, depth - 1) for part in value[:_MOST_PARTS])}]"
+    if depth and kind is dict:
+        parts = value.items() if len(value) <= _MOST_PARTS else ()
+        told = sorted(f"{_told(name, depth - 1)}: {_told(part, depth - 1)}" for name, part in parts)
+        return f"{len(value)} {{{', '.join(told)}}}"
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class AsyncItems(Source):
     """The values of an asynchronous iterable, such as an `async def` generator."""
 
     name = "items"
+    counts_rows = True
     awaits = True
     replayable = False
     bounded = False
@@ -89,12 +160,16 @@ class AsyncItems(Source):
         if self._consumed:
             raise SourceError(_ALREADY_READ)
         self._consumed = isinstance(self._iterable, AsyncIterator)
-        position = 0
+        position = split.start if self._consumed else 0
         try:
             async for value in self._iterable:
                 position += 1
                 if position > split.start:
                     yield Chunk((value,), position)
+            if position < split.start:
+                raise _shorter(split.start)
+        except SourceError:
+            raise
         except Exception as error:
             raise SourceError(f"items: the iterable raised {describe_exception(error)}") from error
 
@@ -107,6 +182,7 @@ class Generate(Source):
     """`fn(0)`, `fn(1)`, … up to `count`, no faster than a rate."""
 
     name = "generate"
+    counts_rows = True
 
     def __init__(self, fn: Callable[[int], Any], count: int | None, rate: Rate | None) -> None:
         self._fn = fn
@@ -147,7 +223,7 @@ class Generate(Source):
             for position in range(block, min(block + _VALUES_PER_LOOK, end)):
                 try:
                     append(fn(position))
-                except Exception as error:
+                except BaseException as error:
                     append(Unreadable(position, error))
             if clock.now() - since > _CHUNK_SECONDS:
                 break
@@ -167,10 +243,15 @@ class Collect(Sink, Generic[T]):
     """A list: `.items` holds what the last run wrote."""
 
     name = "collect"
+    any_thread = True
     delivery = Delivery.TRANSACTIONAL
 
     def __init__(self) -> None:
         self.items: list[T] = []
+
+    @property
+    def place(self) -> object:
+        return id(self)
 
     def open(self) -> SinkWriter:
         self.items = []
@@ -189,6 +270,7 @@ class Call(Sink):
     """A function called with every tuple; after a failure it may be called again with the same one."""
 
     name = "call"
+    any_thread = True
 
     def __init__(self, fn: Callable[[Any], object]) -> None:
         self._fn = fn
@@ -211,7 +293,7 @@ class EachValue(SinkWriter):
         try:
             for value in left:
                 fn(value)
-        except Exception as error:
+        except BaseException as error:
             return Rejected(len(values) - length_hint(left) - 1, error)
         return None
 
@@ -220,6 +302,7 @@ class Console(Sink):
     """Every tuple on a line of its own; after a failure a line may be printed again."""
 
     name = "console"
+    any_thread = True
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -235,6 +318,7 @@ class Null(Sink):
     """Nowhere: tuples are counted and forgotten."""
 
     name = "null"
+    any_thread = True
     delivery = Delivery.IDEMPOTENT
 
     def open(self) -> SinkWriter:

@@ -25,7 +25,7 @@ class Rejected:
     """A value that this sink can't take, by its place among those written."""
 
     position: int
-    error: Exception
+    error: BaseException
 
 
 class SinkWriter(ABC):
@@ -38,6 +38,9 @@ class SinkWriter(ABC):
         An engine whose operator skips what is rejected calls again with the values behind it.
         """
 
+    def flush(self) -> None:
+        """Make what was written survive this process: with a checkpoint, it will not be written again after this."""
+
     def close(self) -> None:
         """Make everything written visible."""
 
@@ -45,13 +48,27 @@ class SinkWriter(ABC):
         """The run has failed: what was written came before the failure, so it becomes visible all the same."""
         self.close()
 
+    def discard(self) -> None:
+        """What was written can't be trusted: what is not visible by now stays so, where that can be helped."""
+
 
 class Sink(ABC):
-    """Where a stream ends."""
+    """Where a stream ends.
+
+    In each run a sink is opened once, and its `open`, and its writer's `write`, `flush` and `close` (or `abandon`), are
+    called one after another on one and the same thread, unless it says that `any_thread` will do.
+    """
 
     name: str = "sink"
     """What an operator that writes to it is called when the user gives no name."""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
+    any_thread: bool = False
+    """Whether it may be called from any thread, one call at a time: that saves two changes of thread for each chunk."""
+
+    @property
+    def place(self) -> object:
+        """What two sinks of a flow can't both write to; `None` where that does not matter."""
+        return None
 
     @abstractmethod
     def open(self) -> SinkWriter:

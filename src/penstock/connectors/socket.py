@@ -19,6 +19,7 @@ class Socket(Source):
     """Each line that a server sends, without its end; the stream ends when the server closes the connection."""
 
     name = "socket"
+    counts_rows = True
     bounded = False
     replayable = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from penstock.schema import Schema
 
 Offset = Mapping[str, int]
 """How far each partition was read: its name and a position in it; plain enough for JSON."""
+WHOLE = 1 << 62
+"""The position behind all of a partition whose length nobody knew when it was to be read."""
+OnChange = Literal["error", "restart"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Split:
     start: int = 0
     end: int | None = None
     """The position to stop at, or `None` for wherever the partition ends."""
+    identity: Any = None
+    """What the source knows the partition by up to its end, when that was decided."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Unreadable:
     """Stands in a chunk for input that could not become a value."""
 
     raw: Any
-    error: Exception
+    error: BaseException
 
 
 class Source(ABC):
@@ -61,15 +66,24 @@ class Source(ABC):
     """Whether it ends by itself."""
     replayable: bool = True
     """Whether the same split gives the same values again."""
+    goes_on: bool = True
+    """Whether a later run can read on from a position."""
     awaits: bool = False
     """Whether it can be read on an event loop, with `read_async`."""
     schema: Schema | None = None
-    counts_rows: bool = True
-    """Whether positions count rows; otherwise they count bytes."""
+    counts_rows: bool = False
+    """Whether positions count rows: then a chunk can be cut anywhere, and what was read is checked against them."""
     reads_anywhere: bool = False
     """Whether any process that can reach the data can read any split."""
     has_columns: bool = False
     """Whether it can give its values as tables, with `tables`."""
+    change_advice: str = (
+        "write new data to new files, or new lines to the end of one; on_change='restart' reads it as new, from its "
+        "beginning"
+    )
+    """What a user is told to do about such a partition."""
+    on_change: OnChange = "error"
+    """What a run does about a partition that is no longer what an earlier run has read: fail, or read it as new."""
 
     @abstractmethod
     def splits(self) -> Sequence[Split]:
@@ -79,12 +93,30 @@ class Source(ABC):
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         """The values of a split from `split.start` on."""
 
-    def tables(self, split: Split) -> Iterator[pa.Table]:
-        """The values of a split as tables whose rows they are, for whom it is dear to make objects of them."""
+    def tables(self, split: Split) -> Iterator[pa.Table | list[Unreadable]]:
+        """The values of a split as tables whose rows they are, for whom it is dear to make objects of them.
+
+        What could not become a value stands between two tables.
+        """
         raise NotImplementedError
 
     def cut(self, split: Split, near: int) -> int | None:
         """The first position from `near` on at which a split can be cut in two; `None` where only its reader knows."""
+        return None
+
+    def settled(self, split: Split) -> int | None:
+        """Where a split ends for a run that a later one may go on from: behind the last value that is whole."""
+        return split.end
+
+    def identity(self, partition: str, position: int) -> Any:
+        """What a partition is known by after it was read up to a position, as JSON; `None` where nothing can change.
+
+        Asked for when a run begins, and once for each checkpoint and partition that was read on.
+        """
+        return None
+
+    def changed(self, partition: str, position: int, identity: Any) -> str | None:
+        """A sentence on why what was read up to a position is no longer there, or `None` if all is as it was."""
         return None
 
     def read_async(self, split: Split) -> AsyncIterator[Chunk]:
@@ -98,12 +130,3 @@ class Source(ABC):
     def describe(self) -> str:
         """What is read, in a few words for `explain`."""
         return self.name
-
-
-def splits_from(source: Source, offset: Offset | None = None) -> Iterator[Split]:
-    """What is left of a source after an offset: read these, and nothing is lost or repeated."""
-    reached = offset or {}
-    for split in source.splits():
-        start = reached.get(split.partition, split.start)
-        if split.end is None or start < split.end:
-            yield Split(split.partition, start, split.end)

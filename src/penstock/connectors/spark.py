@@ -23,7 +23,9 @@ class SparkStream(Source):
     """What a streaming DataFrame holds when the flow runs, batch after batch."""
 
     name = "spark"
+    counts_rows = True
     replayable = False
+    goes_on = False
 
     def __init__(self, reader: Callable[[Any], Any], order_by: str | list[str] | None) -> None:
         if not callable(reader):
@@ -90,6 +92,7 @@ class SparkBatches(Sink):
     """Hands batches of rows to a user's own Spark writer."""
 
     name = "spark"
+    any_thread = True
 
     def __init__(self, fn: Callable[[Any, int], object]) -> None:
         self._fn = fn

@@ -1,24 +1,30 @@
-"""The only code that makes Spark sessions, and the only words for what can be wrong with Java and masters."""
+"""The only code that makes Spark sessions, and the only words for what can be wrong with Java."""
 
 from __future__ import annotations
 
-import logging
+import atexit
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
+from penstock.connectors.spark_cluster import (
+    CLIENT_LOGGER,
+    check_master,
+    executor_ends,
+    is_stopped,
+    why_no_executors,
+)
+from penstock.connectors.spark_words import reason_of, text_of
 from penstock.errors import FlowError
 
 _OLDEST_JAVA = 17
-_CONNECT_SECONDS = 10.0
 
 # What makes a run right, or keeps Spark's noise away from the user; a user's own `conf` goes on top.
 _ALWAYS = {
@@ -34,11 +40,10 @@ _ALWAYS = {
 
 def session(master: str | None = None, conf: Mapping[str, str] = MappingProxyType({})) -> Any:
     """The process's session where there is one, or a new one on loopback."""
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    with suppress(PySparkRuntimeError):
-        active = SparkSession.active()
+    active = _active_session()
+    if active is not None:
         if master is None or active.sparkContext.master == master:
             return active
         raise FlowError(
@@ -46,37 +51,115 @@ def session(master: str | None = None, conf: Mapping[str, str] = MappingProxyTyp
             f"have one on {master!r}; stop that one first (session.stop()), or leave master= out"
         )
     check_java()
-    _check_master(master)
+    if master is not None:
+        check_master(master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master or "local[*,4]").appName("penstock")
-    for name, value in {**_ALWAYS, **conf}.items():
+    os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
+    settings = {"spark.master": master or "local[*,4]", "spark.app.name": "penstock", **_ALWAYS, **conf}
+    builder = SparkSession.builder
+    for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        with _noise_in_a_file() as log:
-            made = builder.getOrCreate()
+        _start_java(settings)
+        made = builder.getOrCreate()
     except Exception as error:
-        where = f"the master {master!r} can't be reached" if master else "Spark can't start"
-        raise FlowError(f"engine 'spark': {where}: {reason_of(error)} (Spark's own words are in {log})") from None
-    made.sparkContext.setLogLevel("OFF")
-    # What is raised in a batch comes out of the run; py4j would also log it, page by page.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        raise FlowError(f"engine 'spark': {_why(master, error)}{log_hint()}") from None
+    made.sparkContext.setLogLevel("ERROR")
     return made
 
 
-@contextmanager
-def _noise_in_a_file() -> Iterator[str]:
-    """What is started meanwhile, the JVM, writes its messages to a file and not to the user's terminal."""
-    sys.stderr.flush()
-    file, path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
-    kept = os.dup(2)
-    os.dup2(file, 2)
+def _active_session() -> Any:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
     try:
-        yield path
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(file)
+        active = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    if is_stopped(active.sparkContext):
+        active.stop()  # on this side, too
+        return None
+    return active
+
+
+def _why(master: str | None, error: Exception) -> str:
+    """Why there is no session."""
+    if "JAVA_GATEWAY_EXITED" in text_of(error):
+        words = [line for line in _log.text().splitlines() if "Error" in line]
+        return f"Java has ended as soon as it was started: {words[0] if words else reason_of(error)}"
+    if master is None or not master.startswith("spark://"):
+        return f"Spark can't start: {reason_of(error)}"
+    ends = executor_ends(_log.text())
+    if ends:
+        return f"the master {master!r} was reached, but the executors that it started have ended: {ends[-1]}"
+    return f"the master {master!r} can't be used: {reason_of(error)}"
+
+
+def await_executors(spark: Any, is_wanted: Callable[[], bool]) -> None:
+    """`FlowError` where a cluster was reached and gives no executors; Spark itself would wait for ever."""
+    words = why_no_executors(spark, is_wanted)
+    if words is not None:
+        ends = executor_ends(_log.text())
+        why = f"; those that it started have ended: {ends[-1]}" if ends else ""
+        raise FlowError(f"engine 'spark': {words}{why}{log_hint()}")
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM, with its messages in a file and not on the user's terminal.
+
+    So does PySpark when it makes a session, but with our own standard error, which is also the application's.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    with SparkContext._lock:
+        if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+            return  # it is running, and writes where its owner has said
+        conf = SparkConf()
+        for name, value in settings.items():
+            conf.set(name, value)
+        with _log.open() as file:
+            gateway = launch_gateway(conf, {"stderr": file})
+        SparkContext._ensure_initialized(gateway=gateway)
+    log4j = gateway.jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(CLIENT_LOGGER, log4j.Level.INFO)
+
+
+class _JavaLog:
+    """The file that our JVM writes its messages to: gone when the process ends, unless somebody was told about it."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._is_told = False
+
+    def open(self) -> IO[bytes]:
+        file, self._path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
+        atexit.register(self._remove, self._path)
+        return os.fdopen(file, "wb")
+
+    def _remove(self, path: str) -> None:
+        if not self._is_told:
+            with suppress(OSError):
+                os.remove(path)
+
+    def tell(self) -> str | None:
+        self._is_told = self._path is not None
+        return self._path
+
+    def text(self) -> str:
+        if self._path is None:
+            return ""
+        with open(self._path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+
+_log = _JavaLog()
+
+
+def log_hint() -> str:
+    """Where Spark's own words are, for the end of a message; the file stays then."""
+    path = _log.tell()
+    return "" if path is None else f" (Spark's own words are in {path})"
 
 
 def check_java() -> None:
@@ -93,28 +176,3 @@ def check_java() -> None:
         version = int(found[2]) if found[1] == "1" and found[2] else int(found[1])
         if version < _OLDEST_JAVA:
             raise FlowError(f"engine 'spark' needs Java {_OLDEST_JAVA}, and {java} is Java {version}; {advice}")
-
-
-def _check_master(master: str | None) -> None:
-    """`FlowError` where nobody answers at any address of a standalone master; Spark would try for over a minute."""
-    if master is None or not master.startswith("spark://"):
-        return
-    reasons = []
-    for address in master.removeprefix("spark://").split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-        except (OSError, ValueError) as error:
-            reasons.append(str(error))
-        else:
-            return
-    raise FlowError(f"engine 'spark': the master {master!r} can't be reached: {reasons[0]}; is it running there?")
-
-
-def reason_of(error: BaseException) -> str:
-    """What happened, in one line of Spark's words: the last cause that Java names, or the end of a Python traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if causes:
-        return causes[-1][:500]
-    return lines[-1 if "Traceback" in lines[0] else 0][:500]

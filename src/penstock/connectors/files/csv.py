@@ -12,9 +12,9 @@ import pyarrow.csv
 
 from penstock.clock import Clock
 from penstock.connectors.files.discover import Paths
-from penstock.connectors.files.lines import Limits, parse_lines, read_blocks
+from penstock.connectors.files.lines import BYTE_ORDER_MARK, Limits, read_blocks
 from penstock.connectors.files.readers import LineFiles
-from penstock.connectors.source import Chunk, Split
+from penstock.connectors.source import Chunk, OnChange, Split
 from penstock.errors import FlowError, SourceError
 from penstock.schema import Schema, ddl_type
 
@@ -36,24 +36,25 @@ class CsvFiles(LineFiles):
         header: bool | None,
         delimiter: str,
         multiline: bool,
+        on_change: OnChange,
     ) -> None:
-        super().__init__(paths, schema, limits)
+        super().__init__(paths, schema, limits, on_change)
         check_delimiter("csv source", delimiter)
         if self.schema is None and header is False:
             raise FlowError("csv source: without a header line the columns need names: give a schema=")
         self._header = header
         self._delimiter = delimiter
-        self._multiline = multiline
+        self._has_quoted_newlines = multiline
         check_columns("csv source", self.schema)
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         columns, data_start = self._layout(split.partition)
         start = max(split.start, data_start)
-        for block in read_blocks(split.partition, start, split.end, self._limits, self._multiline):
-            yield parse_lines(block, lambda lines: self._rows(lines, columns), self._limits)
+        for block in read_blocks(split.partition, start, split.end, self._limits, self._has_quoted_newlines):
+            yield self._chunk(block, lambda lines: self._rows(lines, columns))
 
     def cut(self, split: Split, near: int) -> int | None:
-        return None if self._multiline else super().cut(split, near)
+        return None if self._has_quoted_newlines else super().cut(split, near)
 
     def _parse(self, lines: list[bytes]) -> list[Any]:
         raise NotImplementedError("rows need the columns of their file")
@@ -63,7 +64,7 @@ class CsvFiles(LineFiles):
         names = None if self.schema is None else list(self.schema.names)
         if names is not None and self._header is False:
             return names, 0
-        for block in read_blocks(path, 0, None, self._limits, self._multiline):
+        for block in read_blocks(path, 0, None, self._limits, self._has_quoted_newlines):
             for place, line in enumerate(block.lines):
                 if not line.strip():
                     continue
@@ -113,12 +114,12 @@ class CsvFiles(LineFiles):
 
     def _is_quote_open(self, data: bytes, last: bytes, table: pa.Table) -> bool:
         """Whether pyarrow has taken the end of a line, or of the file, for a part of a value."""
-        if self._multiline:
+        if self._has_quoted_newlines:
             return last.count(b'"') % 2 == 1
         return b'"' in data and any(pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns)
 
     def _table(self, data: bytes, columns: list[str]) -> pa.Table:
-        read = pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(data) + 2)
+        read = pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(data) + 8)
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(columns, pa.string()),
             strings_can_be_null=True,
@@ -128,6 +129,8 @@ class CsvFiles(LineFiles):
         parse = pyarrow.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=False)
         # An open quote in the last line shows by the newline that it takes in.
         ended = data if data.endswith(b"\n") else data + b"\n"
+        if data.startswith(BYTE_ORDER_MARK):  # pyarrow drops one, wherever in the file these lines are
+            ended = BYTE_ORDER_MARK + ended
         try:
             return pyarrow.csv.read_csv(pa.BufferReader(ended), read, parse, convert)
         except pa.ArrowInvalid as error:

@@ -1,14 +1,22 @@
-"""The only code that turns paths, globs and directories into a list of files."""
+"""The only code that says what a path means: which URIs are local, which files a glob or a directory has."""
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
+from penstock.connectors.source import OnChange
 from penstock.errors import FlowError, SourceError
 
+_URI = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]+)://(?P<host>[^/]*)(?P<rest>.*)", re.DOTALL)
+# `Path("s3://bucket/x")` has lost a slash by the time that it comes here.
+_URI_OF_A_PATH = re.compile(
+    r"(?P<scheme>s3[an]?|gs|gcs|abfss?|wasbs?|adl|az|hdfs|https?|ftp|sftp|dbfs|file):/(?P<host>)(?P<rest>.*)", re.DOTALL
+)
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
 
@@ -18,7 +26,36 @@ def checked_paths(what: str, paths: Paths) -> tuple[str, ...]:
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise FlowError(f"{what} source: give a path, a glob or a directory; the list of paths is empty")
-    return tuple(os.fspath(path) for path in given)
+    return tuple(local_path(f"{what} source", path) for path in given)
+
+
+def local_path(what: str, path: PathLike) -> str:
+    """A path as the operating system knows it; a `file:` URI is one, and any other URI is refused.
+
+    >>> local_path("csv source", "file:///data/a%20b.csv"), local_path("csv source", "C:/data/12:30.csv")
+    ('/data/a b.csv', 'C:/data/12:30.csv')
+    """
+    text = os.fspath(path)
+    found = (_URI if isinstance(path, str) else _URI_OF_A_PATH).match(text)
+    if found is None:
+        return text
+    scheme = found["scheme"].lower()
+    if scheme != "file":
+        raise FlowError(
+            f"{what}: {text!r} is on {scheme!r}, and files are read and written on local (or mounted) file systems "
+            "only; give a path or file:///…, or use ps.sources.spark and ps.sinks.spark, which go wherever Spark does"
+        )
+    if not isinstance(path, str):
+        raise FlowError(f"{what}: Path({text!r}) was a URI; give it as a string, or the path alone")
+    if found["host"] or not found["rest"]:
+        raise FlowError(f"{what}: {text!r} names another host; a local file is file:///, then its absolute path")
+    return unquote(found["rest"])
+
+
+def checked_on_change(what: str, on_change: OnChange) -> OnChange:
+    if on_change not in ("error", "restart"):
+        raise FlowError(f"{what} source: on_change= is 'error' or 'restart', not {on_change!r}")
+    return on_change
 
 
 def find_files(what: str, paths: Sequence[str]) -> list[str]:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from penstock.connectors.files.agreed import other_columns
 from penstock.schema import Row, Schema, rows_of_table
 
 try:
@@ -30,12 +31,26 @@ except ImportError:  # there is none for a Python 3.13 without a GIL
     msgspec = None  # type: ignore[assignment]
 
 _ROWS_PER_GROUP = 65_536
+_MOST_HELD_ROWS = 8 * _ROWS_PER_GROUP
 _SIMPLE = frozenset({type(None), bool, int, float, str})
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes, date, datetime, Decimal})
 
 
 class Encoder(ABC):
     """Turns values into the bytes of one file."""
+
+    @property
+    def columns(self) -> Any:
+        """Those of its file, as far as they are known, where the next file is to have the same."""
+        return None
+
+    def followed_by(self, encoder: Encoder) -> Encoder:
+        """The encoder of the next file, which takes the same rows as this one would have taken."""
+        return encoder
+
+    def empty(self) -> bytes:
+        """A file without rows, where it tells more than no file does: which columns there are."""
+        return b""
 
     @abstractmethod
     def add(self, values: Sequence[Any]) -> None:
@@ -161,14 +176,40 @@ def _json_default(value: Any) -> Any:
 
 
 class CsvEncoder(_Buffered):
-    """Without a schema, the first row says which columns there are, and each value how it is written."""
+    """Without a schema, the first row says which columns there are, and each value how it is written.
 
-    def __init__(self, schema: Schema | None, header: bool, delimiter: str) -> None:
+    `columns` are those of the files in a directory that are there already.
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None,
+        header: bool,
+        delimiter: str,
+        columns: tuple[str, ...] | None = None,
+        directory: str = "",
+    ) -> None:
         super().__init__()
         self._schema = schema
+        self._there = columns
+        self._directory = directory
         self._names: tuple[str, ...] = ()
         self._header_due = header
         self._delimiter = delimiter
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        return self._names or self._there
+
+    def followed_by(self, encoder: Encoder) -> Encoder:
+        assert isinstance(encoder, CsvEncoder)
+        encoder._names = self._names  # a row that lacks a column may come first there
+        return encoder
+
+    def empty(self) -> bytes:
+        if self._schema is None or not self._header_due:
+            return b""
+        return self._lines(self._schema.arrow.empty_table())
 
     def add(self, values: Sequence[Any]) -> None:
         rows = _rows(values)
@@ -186,6 +227,10 @@ class CsvEncoder(_Buffered):
         names = self._names or tuple(rows[0])
         if not names:
             raise ValueError("the first row has no columns; give a schema=")
+        if self._there is not None and not self._names:
+            if set(names) != set(self._there):
+                raise other_columns(f"the files in {self._directory!r}", self._there, names)
+            names = self._there
         for row in rows:
             if unknown := [name for name in row if name not in names]:
                 raise ValueError(f"the first row has no column {unknown[0]!r}, only {', '.join(names)}; give a schema=")
@@ -222,11 +267,15 @@ def _csv_cell(value: Any) -> str:
 
 
 class ParquetEncoder(Encoder):
-    """Rows wait until they make a row group; without a schema, the first group's rows agree on the columns."""
+    """Rows wait until they make a row group; without a schema, the first group's rows agree on the columns.
 
-    def __init__(self, schema: Schema | None) -> None:
-        self._schema: Any = None if schema is None else schema.arrow
-        self._is_final = schema is not None
+    They wait longer where a column has been `None` in all of them. `columns` are those of an earlier file.
+    """
+
+    def __init__(self, schema: Schema | None, columns: pa.Schema | None = None) -> None:
+        self._has_schema = schema is not None
+        self._schema: Any = columns if schema is None else schema.arrow
+        self._is_final = self._schema is not None
         self._pipe = _Pipe()
         self._writer: pyarrow.parquet.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
@@ -235,10 +284,30 @@ class ParquetEncoder(Encoder):
     def add(self, values: Sequence[Any]) -> None:
         rows = _rows(values)
         if self._is_final:
-            self._waiting.append(Schema(self._schema).table(rows))
+            self._waiting.append(self._fitting(rows))
         else:
             self._agree(inferred(rows))
         self._waiting_rows += len(rows)
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        return self._schema
+
+    def empty(self) -> bytes:
+        if not self._has_schema:
+            return b""
+        out = pa.BufferOutputStream()
+        pyarrow.parquet.write_table(self._schema.empty_table(), out)
+        data: bytes = out.getvalue().to_pybytes()
+        return data
+
+    def _fitting(self, rows: list[Row]) -> pa.Table:
+        try:
+            return Schema(self._schema).table(rows)
+        except ValueError as error:
+            if self._has_schema:
+                raise
+            raise ValueError(f"{error}; that is what the first rows were: give a schema=") from None
 
     def _agree(self, table: pa.Table) -> None:
         """Take the table in; either it or what waits gets the wider columns of the other."""
@@ -254,7 +323,7 @@ class ParquetEncoder(Encoder):
         self._schema = table.schema
 
     def take_bytes(self) -> bytes:
-        if self._waiting_rows >= _ROWS_PER_GROUP:
+        if self._waiting_rows >= _ROWS_PER_GROUP and not self._is_to_wait():
             self._write_group()
         return self._pipe.drain()
 
@@ -265,6 +334,10 @@ class ParquetEncoder(Encoder):
             return b""
         self._writer.close()
         return self._pipe.drain()
+
+    def _is_to_wait(self) -> bool:
+        """Whether the type of a column may still turn up."""
+        return not self._is_final and self._waiting_rows < _MOST_HELD_ROWS and pa.null() in self._schema.types
 
     def _write_group(self) -> None:
         self._is_final = True

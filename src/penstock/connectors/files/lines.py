@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from penstock.connectors.files.identity import Identity, Watched
 from penstock.connectors.source import Chunk, Unreadable
 from penstock.errors import SourceError
 
 _BLOCK_BYTES = 1 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_END_BYTES = 1 << 16
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,12 @@ class LineCutter:
         return lines, length
 
 
-def _last_line_end(data: bytes, quoted_newlines: bool) -> int:
+def _last_line_end(data: bytes, quoted_newlines: bool, quotes: int = 0) -> int:
+    """Where the last line ends, so many quotes into a line or not."""
     cut = data.rfind(b"\n") + 1
     if quoted_newlines:
-        quotes = data.count(b'"', 0, cut)
-        while quotes % 2:
+        quotes += data.count(b'"', 0, cut)
+        while quotes % 2 and cut:
             previous = data.rfind(b"\n", 0, cut - 1) + 1
             quotes -= data.count(b'"', previous, cut)
             cut = previous
@@ -130,6 +134,8 @@ class Block:
     beginning: Beginning
     lines_before: int
     """How many lines of the file lie between the beginning and this block."""
+    identity: Identity
+    """What the file is known by, read up to the end of this block."""
 
     @cached_property
     def line_numbers(self) -> list[int]:
@@ -148,11 +154,45 @@ def size_of(path: str) -> int | None:
 
 
 def next_line(path: str, position: int) -> int:
-    """Where the first line begins that begins at a position or behind it."""
+    """Where the first line begins that begins at a position or behind it; however long the one before is."""
+    if position == 0:
+        return 0
     with open(path, "rb") as file:
-        file.seek(max(0, position - 1))
-        file.readline()
-        return file.tell() if position else 0
+        place = position - 1
+        file.seek(place)
+        while data := file.read(_BLOCK_BYTES):
+            if (end := data.find(b"\n")) >= 0:
+                return place + end + 1
+            place += len(data)
+    return place
+
+
+def last_line_end(path: str, start: int, end: int, quoted_newlines: bool) -> int:
+    """Where the last line ends that has an end (outside quotes), between two positions."""
+    with open(path, "rb") as file:
+        return (_last_end_outside_quotes if quoted_newlines else _last_end)(file, start, end)
+
+
+def _last_end(file: BinaryIO, start: int, end: int) -> int:
+    while end > start:
+        first = max(start, end - min(_BLOCK_BYTES, _END_BYTES))
+        file.seek(first)
+        if (found := file.read(end - first).rfind(b"\n")) >= 0:
+            return first + found + 1
+        end = first
+    return start
+
+
+def _last_end_outside_quotes(file: BinaryIO, start: int, end: int) -> int:
+    """Only who has read everything before knows which newlines stand inside quotes."""
+    last, quotes = start, 0
+    file.seek(start)
+    while start < end and (data := file.read(min(_BLOCK_BYTES, end - start))):
+        if cut := _last_line_end(data, quoted_newlines=True, quotes=quotes):
+            last = start + cut
+        quotes += data.count(b'"')
+        start += len(data)
+    return last
 
 
 def read_blocks(
@@ -162,13 +202,20 @@ def read_blocks(
     beginning = Beginning(path, start)
     cutter = LineCutter(limits, quoted_newlines)
     position, lines_before = start, 0
-    for lines, length in _cut(_raw_blocks(path, start, end, limits), cutter):
-        block = Block(path, position, position + length, lines, beginning, lines_before)
-        lines_before += sum(line.count(b"\n") for line in lines) if quoted_newlines else len(lines)
-        position = block.end
-        if block.start == 0 and lines[0].startswith(_BYTE_ORDER_MARK):
-            lines[:1] = filter(None, [lines[0][len(_BYTE_ORDER_MARK) :]])
-        yield block
+    with _readable(path), closing(Watched(path)) as file:
+        whole = file.whole_identity() if is_compressed(path) else None
+        pieces = (
+            _plain_pieces(file, start, end) if whole is None else _decompressed(path, file, whole, start, end, limits)
+        )
+        for lines, length in _cut(pieces, cutter):
+            block_end = position + length
+            identity = file.identity(block_end) if whole is None else whole
+            block = Block(path, position, block_end, lines, beginning, lines_before, identity)
+            lines_before += sum(line.count(b"\n") for line in lines) if quoted_newlines else len(lines)
+            position = block.end
+            if block.start == 0 and lines[0].startswith(BYTE_ORDER_MARK):
+                lines[:1] = filter(None, [lines[0][len(BYTE_ORDER_MARK) :]])
+            yield block
 
 
 def _cut(pieces: Iterator[bytes], cutter: LineCutter) -> Iterator[tuple[list[bytes], int]]:
@@ -181,37 +228,42 @@ def _cut(pieces: Iterator[bytes], cutter: LineCutter) -> Iterator[tuple[list[byt
         yield lines, length
 
 
-def _raw_blocks(path: str, start: int, end: int | None, limits: Limits) -> Iterator[bytes]:
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
     try:
-        with pa.input_stream(path, compression="detect") as stream:
-            _skip(stream, start, path)
-            position = start
-            while end is None or position < end:
-                data = stream.read(_BLOCK_BYTES if end is None else min(_BLOCK_BYTES, end - position))
-                if not data:
-                    return
-                position += len(data)
-                if is_compressed(path) and position > limits.decompressed_bytes:
-                    raise SourceError(
-                        f"{path}: more than {limits.decompressed_bytes:,} bytes when decompressed; "
-                        "if that is right, raise limits=Limits(decompressed_bytes=…)"
-                    )
-                yield data
-    except FileNotFoundError:
-        raise SourceError(f"{path}: the file is gone; it was there when the run began") from None
+        yield
     except OSError as error:
         raise SourceError(f"{path}: can't be read: {error}") from error
 
 
-def _skip(stream: Any, start: int, path: str) -> None:
-    if not is_compressed(path):
-        stream.seek(start)
-        return
-    while start > 0:
-        skipped = len(stream.read(min(start, _BLOCK_BYTES)))
-        if not skipped:
+def _plain_pieces(file: Watched, start: int, end: int | None) -> Iterator[bytes]:
+    while end is None or start < end:
+        data = file.read(start, _BLOCK_BYTES if end is None else min(_BLOCK_BYTES, end - start))
+        if not data:
+            if end is not None:
+                raise file.error("became shorter while it was read")
+            return
+        start += len(data)
+        yield data
+
+
+def _decompressed(
+    path: str, file: Watched, identity: Identity, start: int, end: int | None, limits: Limits
+) -> Iterator[bytes]:
+    with pa.input_stream(path, compression="detect") as stream:
+        position = 0
+        while (end is None or position < end) and (data := stream.read(_BLOCK_BYTES)):
+            file.check_whole(identity)
+            first, position = position, position + len(data)
+            if position > limits.decompressed_bytes:
+                raise SourceError(
+                    f"{path}: more than {limits.decompressed_bytes:,} bytes when decompressed; "
+                    "if that is right, raise limits=Limits(decompressed_bytes=…)"
+                )
+            if wanted := data[max(0, start - first) : None if end is None else end - first]:
+                yield wanted
+        if position < start:
             raise SourceError(f"{path}: shorter than the position {start:,} it was read to; has it changed?")
-        start -= skipped
 
 
 def parse_lines(block: Block, parse: Callable[[list[bytes]], list[Any]], limits: Limits) -> Chunk:

@@ -13,9 +13,25 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.clock import Clock
-from penstock.connectors.files.discover import Paths, checked_paths, find_files
-from penstock.connectors.files.lines import Limits, is_compressed, next_line, parse_lines, read_blocks, size_of
-from penstock.connectors.source import Chunk, Source, Split
+from penstock.connectors.files.discover import Paths, checked_on_change, checked_paths, find_files
+from penstock.connectors.files.identity import (
+    Identity,
+    beginning_changed,
+    beginning_identity,
+    whole_changed,
+    whole_identity,
+)
+from penstock.connectors.files.lines import (
+    Block,
+    Limits,
+    is_compressed,
+    last_line_end,
+    next_line,
+    parse_lines,
+    read_blocks,
+    size_of,
+)
+from penstock.connectors.source import Chunk, OnChange, Source, Split
 from penstock.errors import FlowError
 from penstock.schema import Row, Schema, ddl_type
 
@@ -31,24 +47,50 @@ except ImportError:  # there is none for a Python 3.13 without a GIL
 class LineFiles(Source):
     """Files whose lines are tuples; a position counts bytes, decompressed."""
 
-    counts_rows = False
     reads_anywhere = True
+    _has_quoted_newlines = False
 
-    def __init__(self, paths: Paths, schema: str | None, limits: Limits) -> None:
+    def __init__(self, paths: Paths, schema: str | None, limits: Limits, on_change: OnChange) -> None:
         self._paths = checked_paths(self.name, paths)
         self._limits = limits
         self.schema = None if schema is None else Schema.parse(schema)
+        self.on_change = checked_on_change(self.name, on_change)
+        self._seen: tuple[tuple[str, int, Identity], ...] = ()
+        """What the files were known by that were read last, while they were open."""
 
     def splits(self) -> Sequence[Split]:
+        self._seen = ()
         return [Split(path, 0, size_of(path)) for path in find_files(self.name, self._paths)]
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         for block in read_blocks(split.partition, split.start, split.end, self._limits):
-            yield parse_lines(block, self._parse, self._limits)
+            yield self._chunk(block, self._parse)
+
+    def _chunk(self, block: Block, parse: Callable[[list[bytes]], list[Any]]) -> Chunk:
+        self._seen = (*self._seen[-1:], (block.path, block.end, block.identity))
+        return parse_lines(block, parse, self._limits)
 
     def cut(self, split: Split, near: int) -> int | None:
         """After the next end of a line."""
         return None if is_compressed(split.partition) else next_line(split.partition, near)
+
+    def settled(self, split: Split) -> int | None:
+        """Behind the last line that has an end: the rest of another may still be written."""
+        if split.end is None:
+            return None
+        return last_line_end(split.partition, split.start, split.end, self._has_quoted_newlines)
+
+    def identity(self, partition: str, position: int) -> Any:
+        """As it was when it was read, where that was in this process: by now another may have its name."""
+        for path, end, identity in reversed(self._seen):
+            if (path, end) == (partition, position):
+                return identity
+        return whole_identity(partition) if is_compressed(partition) else beginning_identity(partition, position)
+
+    def changed(self, partition: str, position: int, identity: Any) -> str | None:
+        if is_compressed(partition):
+            return whole_changed(partition, identity)
+        return beginning_changed(partition, position, identity)
 
     @abstractmethod
     def _parse(self, lines: list[bytes]) -> list[Any]:
@@ -63,8 +105,8 @@ class TextFiles(LineFiles):
 
     name = "text"
 
-    def __init__(self, paths: Paths, limits: Limits) -> None:
-        super().__init__(paths, None, limits)
+    def __init__(self, paths: Paths, limits: Limits, on_change: OnChange) -> None:
+        super().__init__(paths, None, limits, on_change)
 
     def _parse(self, lines: list[bytes]) -> list[Any]:
         text = b"".join(lines).decode()
@@ -77,8 +119,8 @@ class JsonFiles(LineFiles):
 
     name = "json"
 
-    def __init__(self, paths: Paths, schema: str | None, limits: Limits) -> None:
-        super().__init__(paths, schema, limits)
+    def __init__(self, paths: Paths, schema: str | None, limits: Limits, on_change: OnChange) -> None:
+        super().__init__(paths, schema, limits, on_change)
         self._convert = None if self.schema is None else row_converter(self.schema)
         # A float keeps 17 digits, a decimal column all of them. (A column of that name costs time, nothing else.)
         self._parse_float = Decimal if self.schema is not None and "decimal" in str(self.schema.arrow) else None
@@ -97,7 +139,7 @@ class JsonFiles(LineFiles):
 
     def _decode_slowly(self, line: bytes) -> Any:
         try:
-            return json.loads(line, parse_float=self._parse_float)
+            return json.loads(line.decode(), parse_float=self._parse_float)
         except json.JSONDecodeError as error:
             column = min(error.pos, len(error.doc.rstrip())) + 1  # not in the next line, where JSON looks for more
             raise ValueError(f"not JSON: {error.msg} at column {column}") from None

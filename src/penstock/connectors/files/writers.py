@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from penstock.connectors.files.agreed import Agreement, CsvAgreement, ParquetAgreement
 from penstock.connectors.files.csv import check_columns, check_delimiter
-from penstock.connectors.files.discover import PathLike
+from penstock.connectors.files.discover import PathLike, local_path
 from penstock.connectors.files.encoders import CsvEncoder, Encoder, JsonEncoder, ParquetEncoder, TextEncoder
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.errors import FlowError, SinkError
@@ -23,6 +25,8 @@ from penstock.schema import Schema
 
 Mode = Literal["error", "append", "overwrite"]
 
+BOOKKEEPING = ".penstock"
+"""The folder in a directory of output where runs with a checkpoint note what they have written."""
 _BYTES_PER_FILE = 128 << 20
 
 
@@ -30,18 +34,28 @@ class FileSink(Sink):
     """A directory of files in one format."""
 
     delivery = Delivery.TRANSACTIONAL
+    any_thread = True
 
     def __init__(self, path: PathLike, schema: str | None, mode: Mode, suffix: str) -> None:
         if mode not in ("error", "append", "overwrite"):
             raise FlowError(f"{self.name} sink: mode= is 'error', 'append' or 'overwrite', not {mode!r}")
-        self._directory = Path(os.fspath(path))
+        self._directory = Path(local_path(f"{self.name} sink", path))
         self._schema = None if schema is None else Schema.parse(schema)
         self._mode = mode
         self._suffix = suffix
 
     @abstractmethod
-    def encoder(self) -> Encoder:
-        """A fresh encoder, for the next file."""
+    def encoder(self, columns: Any = None) -> Encoder:
+        """A fresh encoder, for a file that follows others with these columns."""
+
+    def staging_encoder(self) -> Encoder:
+        """An encoder for a file that is to agree with others before it is let out."""
+        return self.encoder()
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """How files that are written apart are brought to the same columns, where they must be."""
+        return None
 
     def open(self) -> DirectoryWriter:
         directory = self._directory
@@ -49,7 +63,7 @@ class FileSink(Sink):
             directory.mkdir(parents=True, exist_ok=True)
             existing = sorted(child for child in directory.glob("part-*") if child.is_file())
         except OSError as error:
-            raise SinkError(f"{self.name} sink: can't write to {str(directory)!r}: {error.strerror}") from error
+            raise unwritable(self.name, directory, error.strerror) from error
         if not os.access(directory, os.W_OK | os.X_OK):
             raise SinkError(f"{self.name} sink: the directory {str(directory)!r} is not writable")
         if existing and self._mode == "error":
@@ -59,7 +73,14 @@ class FileSink(Sink):
             )
         old = existing if self._mode == "overwrite" else []
         first = 1 + max(map(part_number, existing), default=-1) if self._mode == "append" else 0
-        return DirectoryWriter(self, directory, first, old)
+        columns = None
+        if self._mode == "append" and self.agreement is not None:
+            columns = self.agreement.of_output([path for path in existing if path.suffix == self._suffix])
+        return DirectoryWriter(self, directory, first, old, columns)
+
+    @property
+    def place(self) -> object:
+        return str(self._directory.resolve())
 
     @property
     def mode(self) -> Mode:
@@ -75,6 +96,14 @@ class FileSink(Sink):
 
     def describe(self) -> str:
         return str(self._directory)
+
+
+def unwritable(sink: str, directory: Path, reason: object) -> SinkError:
+    """What to raise where a directory does not take what is to be written."""
+    return SinkError(
+        f"{sink} sink: can't write to {str(directory)!r}: {reason}; it must be a directory that this user may write "
+        "to, on a disk with space left"
+    )
 
 
 def part_number(path: Path) -> int:
@@ -97,16 +126,16 @@ def encode(encoder: Encoder, values: Sequence[Any], position: int = 0) -> Reject
 class DirectoryWriter(SinkWriter):
     """Writes under hidden names; a file gets its own name when it is whole."""
 
-    def __init__(self, sink: FileSink, directory: Path, first: int, old: Sequence[Path]) -> None:
+    def __init__(self, sink: FileSink, directory: Path, first: int, old: Sequence[Path], columns: Any = None) -> None:
         self._sink = sink
         self._directory = directory
         self.first = self._part = first
         self.old: Sequence[Path] = old
         self._has_written = False
         self._file: io.BufferedWriter | None = None
-        self._is_broken = False
+        self._is_broken = self._is_abandoned = False
         self._temporary = directory / f".{uuid.uuid4().hex}.tmp"
-        self._encoder = sink.encoder()
+        self._encoder = sink.encoder(columns)
 
     def write(self, values: Sequence[Any]) -> Rejected | None:
         rejected = encode(self._encoder, values) if values else None
@@ -123,13 +152,27 @@ class DirectoryWriter(SinkWriter):
             return
         with self._whole_or_nothing():
             self._publish()
+            if self._is_to_be_empty():
+                self._put(self._encoder.empty())
+                self._publish()
             self._remove_old()
+
+    def _is_to_be_empty(self) -> bool:
+        """Nothing has come, and nothing else is there: a file without rows says which columns there would be."""
+        return not self._is_abandoned and self._part == 0 and not self._has_written
 
     def abandon(self) -> None:
         """What was there before goes only if something has taken its place."""
+        self._is_abandoned = True
         if not self._has_written:
             self.old = ()
         self.close()
+
+    def discard(self) -> None:
+        self._is_broken = True
+        if self._file is not None:
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
 
     def _put(self, data: bytes) -> None:
         if data:
@@ -149,7 +192,7 @@ class DirectoryWriter(SinkWriter):
         os.replace(self._temporary, path)
         self._file = None
         self._part += 1
-        self._encoder = self._sink.encoder()
+        self._encoder = self._encoder.followed_by(self._sink.encoder(self._encoder.columns))
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
@@ -163,10 +206,12 @@ class DirectoryWriter(SinkWriter):
                     self._file.close()
             self._temporary.unlink(missing_ok=True)
             reason = error.strerror if isinstance(error, OSError) else error
-            raise SinkError(f"{self._sink.name} sink: can't write to {str(self._directory)!r}: {reason}") from error
+            raise unwritable(self._sink.name, self._directory, reason) from error
 
     def _remove_old(self) -> None:
         """What is overwritten goes when the first new file is whole, not before."""
+        if self.old:  # what other runs know of their output here is no longer true
+            shutil.rmtree(self._directory / BOOKKEEPING, ignore_errors=True)
         for path in self.old:
             path.unlink(missing_ok=True)
         self.old = ()
@@ -180,7 +225,7 @@ class TextSink(FileSink):
     def __init__(self, path: PathLike, mode: Mode) -> None:
         super().__init__(path, None, mode, ".txt")
 
-    def encoder(self) -> Encoder:
+    def encoder(self, columns: Any = None) -> Encoder:
         return TextEncoder()
 
 
@@ -192,12 +237,12 @@ class JsonSink(FileSink):
     def __init__(self, path: PathLike, schema: str | None, mode: Mode) -> None:
         super().__init__(path, schema, mode, ".json")
 
-    def encoder(self) -> Encoder:
+    def encoder(self, columns: Any = None) -> Encoder:
         return JsonEncoder(self._schema)
 
 
 class CsvSink(FileSink):
-    """Rows as CSV, with a header line in every file."""
+    """Rows as CSV, with a header line in every file; without a schema the columns are those of the first row."""
 
     name = "csv"
 
@@ -208,8 +253,15 @@ class CsvSink(FileSink):
         self._header = header
         self._delimiter = delimiter
 
-    def encoder(self) -> Encoder:
-        return CsvEncoder(self._schema, self._header, self._delimiter)
+    def encoder(self, columns: Any = None) -> Encoder:
+        return CsvEncoder(self._schema, self._header, self._delimiter, columns, str(self._directory))
+
+    def staging_encoder(self) -> Encoder:
+        return CsvEncoder(self._schema, self._header or self._schema is None, self._delimiter)
+
+    @property
+    def agreement(self) -> Agreement | None:
+        return CsvAgreement(self._delimiter, self._header) if self._schema is None else None
 
 
 class ParquetSink(FileSink):
@@ -220,5 +272,9 @@ class ParquetSink(FileSink):
     def __init__(self, path: PathLike, schema: str | None, mode: Mode) -> None:
         super().__init__(path, schema, mode, ".parquet")
 
-    def encoder(self) -> Encoder:
-        return ParquetEncoder(self._schema)
+    def encoder(self, columns: Any = None) -> Encoder:
+        return ParquetEncoder(self._schema, columns)
+
+    @property
+    def agreement(self) -> Agreement | None:
+        return ParquetAgreement() if self._schema is None else None
