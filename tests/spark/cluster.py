@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -63,13 +63,16 @@ def standalone_cluster(logs: Path, workers: int = 2) -> Iterator[Cluster]:
     with ExitStack() as running:
         ports = ["--port", str(port), "--webui-port", str(web_port)]
         running.enter_context(_process("master.Master", HOST, ports, logs / "master"))
-        pids = []
-        for number in range(workers):
-            options = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(logs / "work"), master]
-            started = _process("worker.Worker", f"127.0.0.{number + 2}", options, logs / f"worker-{number}")
-            pids.append(running.enter_context(started))
+        until(lambda: _alive_workers(web_page) is not None, f"a master at {web_page}; see {logs}")
+        pids = [running.enter_context(worker(master, logs, number)) for number in range(workers)]
         until(lambda: _alive_workers(web_page) == workers, f"{workers} workers at {web_page}; see {logs}")
         yield Cluster(master, web_page, tuple(pids), logs)
+
+
+def worker(master: str, logs: Path, number: int) -> AbstractContextManager[int]:
+    """A worker of one core; yields its process id."""
+    options = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(logs / "work"), master]
+    return _process("worker.Worker", f"127.0.0.{number + 2}", options, logs / f"worker-{number}")
 
 
 @contextmanager
@@ -158,12 +161,12 @@ def _command(pid: int) -> str:
         return ""
 
 
-def _alive_workers(web_page: str) -> int:
+def _alive_workers(web_page: str) -> int | None:
     try:
         with urllib.request.urlopen(web_page, timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])
     except (OSError, ValueError):  # the master is not up yet, or its page is and not yet what it says
-        return 0
+        return None
 
 
 def _free_port() -> int:

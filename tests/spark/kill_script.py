@@ -8,12 +8,12 @@ import signal
 import threading
 from pathlib import Path
 
-from penstock.engines.spark import admission, batches
+from penstock.engines.durable import steps
 from tests.killed_flow import dying_at, make_flow
 
 
 def main(folder: Path, step: str, batch: int) -> None:
-    batches.reached = admission.reached = dying_at(step, batch)
+    steps.observer = dying_at(step, batch)
     _run(folder)
 
 
@@ -30,7 +30,7 @@ def die_anywhere(folder: Path, seed: int) -> None:
                 threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
             seen += 1
 
-    admission.reached = reached
+    steps.observer = reached
     _run(folder)
 
 

@@ -3,14 +3,14 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.cluster import Cluster, descendants, end, standalone_cluster, until
+from tests.spark.cluster import Cluster, descendants, end, standalone_cluster, until, worker
 from tests.spark.cluster_script import LONG_COUNT, ROWS_PER_BATCH, SOME_FLOWS
 from tests.spark.flows import FLOWS
 
@@ -147,3 +147,63 @@ def test_nobody_at_the_master_s_address_is_one_clear_sentence(tmp_path):
     told = [line for line in result.stderr.splitlines() if not re.match(r"f: \d+ s", line)]
     assert len(told) == 1, result.stderr
     assert "FlowError: engine 'spark': the master 'spark://127.0.0.1:1' can't be reached" in told[0]
+
+
+REFUSED = """
+import sys
+import penstock as ps
+master, *settings = sys.argv[1:]
+conf = dict(setting.split("=", 1) for setting in settings)
+for _ in sys.stdin:
+    flow = ps.Flow("f")
+    flow.read(ps.sources.items([1])).write(ps.sinks.null())
+    try:
+        flow.run(ps.engines.Spark(master=master, conf=conf))
+    except ps.FlowError as error:
+        print(error, flush=True)
+"""
+
+
+@contextmanager
+def refused(master: str, folder: Path, *settings: str) -> Iterator[Callable[[], str]]:
+    """A process that tries to run a flow each time it is asked, and tells why it can't."""
+    command = [sys.executable, "-c", REFUSED, master, *settings]
+    with (folder / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
+        )
+
+    def why() -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("again\n")
+        return process.stdout.readline() or (folder / "errors").read_text()
+
+    try:
+        yield why
+    finally:
+        for pid in [process.pid, *descendants([process.pid])]:
+            end(pid)
+        process.communicate()
+
+
+def test_workers_that_are_too_small_are_told(cluster, tmp_path):
+    settings = ["spark.penstock.executorSeconds=3", "spark.executor.memory=3g"]
+    with refused(cluster.master, tmp_path, *settings) as why:
+        told = why()
+    assert "was reached, but in 3 seconds it has given the application no executor" in told
+    assert "an executor needs 3g of memory, and its workers have free: 1 cores and 1024 MB" in told
+
+
+@pytest.mark.long
+def test_a_master_without_workers_and_executors_that_die_are_told_apart(tmp_path):
+    settings = ["spark.penstock.executorSeconds=3", "spark.executor.extraJavaOptions=-Xss1k"]
+    with (
+        standalone_cluster(tmp_path, workers=0) as empty,
+        refused(empty.master, tmp_path, *settings) as why,
+    ):
+        assert "was reached, but in 3 seconds it has given the application no executor (it has no workers)" in why()
+        with worker(empty.master, tmp_path, 0):
+            told = until(lambda: said if "have ended" in (said := why()) else "", "an executor that ends")
+        assert "was reached" in told
+        assert "started have ended: Command exited with code 1" in told

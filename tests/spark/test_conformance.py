@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
+from penstock.engines.spark import admission, wire
 from tests.spark.conformance_script import TASKS
-from tests.spark.flows import FLOWS, joins, outputs
+from tests.spark.flows import FLOWS, collected, joins, outputs
+from tests.spark.in_process import InProcess
 
 
 @pytest.mark.parametrize(("tasks", "rows_per_batch"), [(1, 1_000_000), (3, 70)])
@@ -17,6 +19,16 @@ def test_output_is_the_sequential_one(name, tasks, rows_per_batch):
     expected = outputs(FLOWS[name], 200, "sequential")
     engine = ps.engines.Spark(parallelism=tasks, rows_per_batch=rows_per_batch)
     assert outputs(FLOWS[name], 200, engine) == expected
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_slices_of_a_few_tuples_give_the_same(monkeypatch, name):
+    """Without Spark, so that everything is cut many times in little time."""
+    monkeypatch.setattr(wire, "ROWS_PER_SLICE", 16)
+    monkeypatch.setattr(admission, "_LEAST_PART", 8)
+    flow, sinks = collected(FLOWS[name], 200)
+    InProcess(tasks=3, rows_per_batch=67).run(flow)
+    assert [sink.items for sink in sinks] == outputs(FLOWS[name], 200, "sequential")
 
 
 def test_what_joins_two_streams_is_the_same_on_any_number_of_tasks():

@@ -10,9 +10,11 @@ import pytest
 
 import penstock as ps
 from penstock.clock import SystemClock
-from penstock.engines.spark import batches
+from penstock.engines.durable import steps
+from penstock.engines.durable.checkpoint import Checkpoint
+from penstock.engines.durable.commits import Commits
 from penstock.engines.spark.admission import Admission, Limits
-from penstock.state.files import Files
+from penstock.state.files import Blob
 from tests.killed_flow import check_written, write_input, written
 from tests.spark import kill_script
 
@@ -134,7 +136,7 @@ def test_output_of_the_last_batch_is_published_by_the_next_run(tmp_path, monkeyp
             raise RuntimeError("died")
 
     with monkeypatch.context() as patch:
-        patch.setattr(batches, "reached", die)
+        patch.setattr(steps, "observer", die)
         with pytest.raises(ps.PenstockError, match="died"):
             run()
     assert written(tmp_path, "out") == []
@@ -147,11 +149,21 @@ def test_every_life_admits_what_the_one_before_has_left(tmp_path):
     values = list(range(25))
     flow = ps.Flow("lives")
     flow.read(ps.sources.items(values)).write(ps.sinks.null())
-    graph, files, seen = flow.validate(), Files(str(tmp_path)), []
-    for _ in range(4):
-        life = Admission(graph, files, SystemClock(), Limits(rows=4), closes=False)
+    graph, seen = flow.validate(), []
+    for life in range(6):
+        checkpoint = Checkpoint(str(tmp_path), graph, "spark", 1)
+        commits = Commits(checkpoint, graph)
+        commits.open()
+        admission = Admission(graph, checkpoint, SystemClock(), Limits(rows=4), closes=False)
         for _ in range(2):
-            admitted = life.admit({"items": 2})
-            parts = [part for task in admitted.tasks for part in task] if admitted else []
-            seen += [value for part in parts for value in pickle.loads(files.read(part.spool))]
+            admitted = admission.admit({"items": 2})
+            if admitted is None:
+                continue
+            if life == 1:  # it dies before the batch is done: what was admitted is admitted again
+                break
+            parts = [part for task in admission.take().tasks for part in task]
+            blobs = [Blob(*part.spool) for part in parts]
+            seen += [value for blob in blobs for value in pickle.loads(checkpoint.files.fetch(blob, "values"))]
+            commits.commit(admitted.number, admitted.offsets, {}, {}, closed=False)
+        checkpoint.leave()
     assert seen == values

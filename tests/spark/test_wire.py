@@ -50,6 +50,17 @@ def test_a_part_of_a_table_is_sent_without_the_rest():
     assert slices([row(0, table.slice(5, 3))]) == [(0, 0, [{"n": 5}, {"n": 6}, {"n": 7}])]
 
 
+@pytest.mark.parametrize("rows_per_table", [1, 3, 4, 5, 8, 9, 100])
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 5, 7, 8, 9, 40])
+def test_tables_are_cut_anew_and_nothing_is_lost(monkeypatch, rows, rows_per_table):
+    monkeypatch.setattr(wire, "ROWS_PER_SLICE", 4)
+    tables = [
+        pa.table({"n": range(start, min(start + rows_per_table, rows))}) for start in range(0, rows, rows_per_table)
+    ]
+    parts = [part.column("n").to_pylist() for part in wire.in_slices(tables)]
+    assert parts == [list(range(start, min(start + 4, rows))) for start in range(0, rows, 4)]
+
+
 def test_the_inputs_of_an_operator_come_one_after_the_other():
     rows = [row(number, [number], edge=edge) for number in range(3) for edge in range(2)]
     assert slices(rows) == [(edge, number, [number]) for edge in range(2) for number in range(3)]

@@ -14,17 +14,19 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.connectors.source import Chunk, Source, Split, splits_from
+from penstock.connectors.reached import Progress, Reached, check, read, resume
+from penstock.connectors.source import Chunk, Source, Split
+from penstock.engines.durable.admitted import admitted_name, unprocessed
+from penstock.engines.durable.checkpoint import SPOOL, Checkpoint
 from penstock.engines.durable.steps import reached
 from penstock.engines.spark.pickling import dumps
-from penstock.engines.spark.stages import Descriptor, version_of
+from penstock.engines.spark.stages import Descriptor
 from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Loops, Node, Reads
 from penstock.runtime.context import LoopContext
 from penstock.runtime.loop import Loop
 from penstock.state.files import Files
 
-_FOLDER = "admitted"
 _LEAST_PART = 8192
 
 
@@ -45,45 +47,53 @@ class Admitted:
     number: int
     tasks: tuple[tuple[Descriptor, ...], ...]
     """The parts that each task of the first stage reads."""
-    offsets: Mapping[str, Mapping[str, int]]
-    """How far each source has been read after it."""
+    offsets: Mapping[str, Any]
+    """How far each source has been read after it, as `Reached` in JSON."""
     closes: bool
+
+    after: str = ""
+    """The lineage of the batch before."""
+    only_here: tuple[str, ...] = ()
+    """The sources of which some tuples are nowhere but in the spool, because they can't be read again."""
+
+    @property
+    def files(self) -> list[str]:
+        """What nobody needs when the batch is done."""
+        spooled = [part.spool[0] for task in self.tasks for part in task if part.spool is not None]
+        return [admitted_name(self.number), *spooled]
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> Admitted:
-        fields = json.loads(data)
-        tasks = tuple(
-            tuple(
-                Descriptor(**{**part, "version": tuple(part["version"]) if part["version"] else None}) for part in task
-            )
-            for task in fields["tasks"]
-        )
-        return cls(fields["number"], tasks, fields["offsets"], fields["closes"])
-
-
-def admitted_name(number: int) -> str:
-    return f"{_FOLDER}/{number:010d}.json"
+    def from_json(cls, fields: Mapping[str, Any]) -> Admitted:
+        tasks = tuple(tuple(map(Descriptor.from_json, task)) for task in fields["tasks"])
+        return cls(**{**fields, "tasks": tasks, "only_here": tuple(fields["only_here"])})
 
 
 class Admission:
     """The sources of one run, and the log of what was admitted."""
 
-    def __init__(self, graph: Graph, files: Files, clock: Clock, limits: Limits, closes: bool) -> None:
+    def __init__(self, graph: Graph, checkpoint: Checkpoint, clock: Clock, limits: Limits, closes: bool) -> None:
         self.limits = limits
-        self._files = files
+        self._checkpoint = checkpoint
         self._closes = closes
-        names = [name for name in files.names(_FOLDER) if name.endswith(".json")]
-        last = Admitted.from_json(files.read(names[-1])) if names else None
-        self.last = -1 if last is None else last.number
-        self.is_closed = last is not None and last.closes
-        offsets = {} if last is None else last.offsets
-        self._readers = [_reader(node, offsets.get(node.name, {}), files, clock, limits) for node in graph.sources]
+        self.is_closed = False
+        found = unprocessed(checkpoint)
+        left = None if found is None else Admitted.from_json(found)
+        self.next = None if left is None else replace(left, closes=False)
+        """What was admitted and is not processed yet."""
+        offsets = checkpoint.offsets if left is None else left.offsets
+        self._readers = [
+            _reader(node, Reached.from_json(offsets.get(node.name, {})), checkpoint.files, clock, limits, closes)
+            for node in graph.sources
+        ]
 
-    def read(self, number: int) -> Admitted:
-        return Admitted.from_json(self._files.read(admitted_name(number)))
+    def take(self) -> Admitted:
+        """What is to be processed next: it must have been admitted."""
+        assert self.next is not None
+        admitted, self.next = self.next, None
+        return admitted
 
     @property
     def has_ended(self) -> bool:
@@ -117,7 +127,7 @@ class Admission:
         """
         if self.is_closed:
             return None
-        number = self.last + 1
+        latest, number = self._checkpoint.latest, self._checkpoint.next_batch
         groups: list[tuple[Descriptor, ...]] = []
         others = any(not reader.has_ended and reader.name not in ahead for reader in self._readers)
         for reader in self._readers:
@@ -128,12 +138,15 @@ class Admission:
         closes = self.has_ended and self._closes
         if not groups and not closes:
             return None
-        offsets = {reader.name: reader.offset for reader in self._readers}
-        admitted = Admitted(number, tuple(groups), offsets, closes)
-        self._files.write(admitted_name(number), admitted.to_json())
+        offsets = {reader.name: reader.progress.reached().to_json() for reader in self._readers}
+        read = {part.operator for task in groups for part in task}
+        only_here = tuple(reader.name for reader in self._readers if not reader.is_replayable and reader.name in read)
+        after = "" if latest is None else latest.lineage
+        self.next = Admitted(number, tuple(groups), offsets, closes, after, only_here)
+        self._checkpoint.files.seal(admitted_name(number), self.next.to_json())
         reached("admitted")
-        self.last, self.is_closed = number, closes
-        return admitted
+        self.is_closed = closes
+        return self.next
 
     def leave(self) -> None:
         for reader in self._readers:
@@ -150,9 +163,11 @@ def _shares(parts: list[Descriptor], tasks: int) -> Iterator[list[Descriptor]]:
 class _Reader:
     """One source: what is left of it."""
 
-    def __init__(self, name: str, offset: Mapping[str, int], limits: Limits) -> None:
+    is_replayable = True
+
+    def __init__(self, name: str, progress: Progress, limits: Limits) -> None:
         self.name = name
-        self.offset = dict(offset)
+        self.progress = progress
         self.limits = limits
         self.has_ended = False
 
@@ -171,24 +186,26 @@ class _Reader:
         """Close what is open."""
 
 
-def _reader(node: Node, offset: Mapping[str, int], files: Files, clock: Clock, limits: Limits) -> _Reader:
+def _reader(node: Node, reached: Reached, files: Files, clock: Clock, limits: Limits, closes: bool) -> _Reader:
     if isinstance(node.kind, Loops):
-        return _Spooled(node.name, offset, _loop_chunks(node, offset), files, clock, limits)
+        return _Spooled(node.name, Progress(None, reached), _loop_chunks(node, reached), files, clock, limits)
     assert isinstance(node.kind, Reads)
     source = node.kind.source
+    progress = Progress(source, reached)
+    left = list(resume(source, reached, closes))
     if source.reads_anywhere:
-        return _Ranges(node.name, source, offset, limits)
-    return _Spooled(node.name, offset, _source_chunks(source, offset, clock), files, clock, limits, source)
+        return _Ranges(node.name, source, left, progress, limits)
+    chunks = read(source, left, lambda split: source.read(split, clock))
+    return _Spooled(node.name, progress, chunks, files, clock, limits, source)
 
 
 class _Ranges(_Reader):
     """A source that tasks read by themselves."""
 
-    def __init__(self, name: str, source: Source, offset: Mapping[str, int], limits: Limits) -> None:
-        super().__init__(name, offset, limits)
+    def __init__(self, name: str, source: Source, left: list[Split], progress: Progress, limits: Limits) -> None:
+        super().__init__(name, progress, limits)
         self._source = source
-        self._left = list(splits_from(source, offset))
-        self._versions = {split.partition: _version(split.partition) for split in self._left}
+        self._left = left
         self.has_ended = not self._left
 
     @property
@@ -205,16 +222,16 @@ class _Ranges(_Reader):
         parts: list[Descriptor] = []
         while self._left and room > 0 and not self.has_ended:
             split = self._left.pop(0)
+            check(self._source, split)
             end = self._cut(split, min(size, room))
             if end is not None and (split.end is None or end < split.end):
-                self._left.insert(0, Split(split.partition, end, split.end))
+                self._left.insert(0, replace(split, start=end))
             else:
                 end = split.end
-            version = self._versions[split.partition]
-            parts.append(Descriptor(self.name, len(parts), split.partition, split.start, end, None, version))
-            length = (end if end is not None else version[0] if version else self._most) - split.start
-            room -= length
-            self.offset[split.partition] = end if end is not None else 1 << 62
+            part = Descriptor(self.name, len(parts), split.partition, split.start, end)
+            self.progress.advance(split.partition, part.reached)
+            parts.append(replace(part, identity=self.progress.identity(split.partition)))
+            room -= (_size(split.partition, self._most) if end is None else end) - split.start
         self.has_ended = self.has_ended or not self._left
         return parts
 
@@ -233,30 +250,31 @@ class _Ranges(_Reader):
         return self._source.cut(split, split.start + size)
 
 
-def _version(partition: str) -> tuple[int, int] | None:
-    return version_of(partition) if os.path.isfile(partition) else None
+def _size(partition: str, most: int) -> int:
+    """How much a partition of unknown length is worth: as many bytes as the file has."""
+    return os.path.getsize(partition) if os.path.isfile(partition) else most
 
 
 Positioned = tuple[str, Chunk]
 
 
-def _source_chunks(source: Source, offset: Mapping[str, int], clock: Clock) -> Iterator[Positioned]:
-    for split in list(splits_from(source, offset)):
-        for chunk in source.read(split, clock):
-            yield split.partition, chunk
+def _loop_chunks(node: Node, reached: Reached) -> Iterator[Positioned]:
+    """What a driver loop without inputs emits, a tuple at a time; a later run skips what was admitted before.
 
-
-def _loop_chunks(node: Node, offset: Mapping[str, int]) -> Iterator[Positioned]:
-    """What a driver loop without inputs emits, a tuple at a time; a later run skips what was admitted before."""
+    Where it has several outputs, each value comes with the number of its output.
+    """
     assert isinstance(node.kind, Loops)
     emitted: list[Any] = []
-    context = LoopContext(node.name, 0, 0, lambda port, value: emitted.append(value), node.outputs)
+    has_one = node.outputs == 1
+    context = LoopContext(
+        node.name, 0, 0, lambda port, value: emitted.append(value if has_one else (port, value)), node.outputs
+    )
     loop = Loop(node.name, node.kind.operator, context)
     count = 0
     while not loop.is_done:
         loop.resume()
         count += len(emitted)
-        if count > offset.get("loop", 0):
+        if count > reached.positions.get("loop", 0):
             yield "loop", Chunk(list(emitted), count)
         emitted.clear()
 
@@ -267,18 +285,19 @@ class _Spooled(_Reader):
     def __init__(
         self,
         name: str,
-        offset: Mapping[str, int],
+        progress: Progress,
         chunks: Iterator[Positioned],
         files: Files,
         clock: Clock,
         limits: Limits,
         source: Source | None = None,
     ) -> None:
-        super().__init__(name, offset, limits)
+        super().__init__(name, progress, limits)
         self._chunks = chunks
         self._files = files
         self._clock = clock
         self._source = source
+        self.is_replayable = source is None or source.replayable
         self._counts_rows = source is None or source.counts_rows
         self._taken = 0
         self._rest: Positioned | None = None
@@ -308,7 +327,7 @@ class _Spooled(_Reader):
             if left:
                 self._rest = partition, Chunk(left, chunk.end)
             values += taken
-            self.offset[partition] = chunk.end - len(left)
+            self.progress.advance(partition, chunk.end - len(left))
             if not chunk.values or self._clock.now() > until:
                 break
         self._taken += len(values)
@@ -327,10 +346,9 @@ def spooled(
     size = max(least, -(-len(values) // tasks))
     parts = []
     for number, start in enumerate(range(0, len(values), size)):
-        name = f"spool/{batch:010d}/{source}-{number}"
         share = values[start : start + size]
-        files.write(name, _pickled(source, share))
-        parts.append(Descriptor(source, number, source, 0, len(share), name))
+        blob = files.keep(f"{SPOOL}/{batch:010d}-", _pickled(source, share))
+        parts.append(Descriptor(source, number, source, 0, len(share), (blob.file, blob.digest)))
     return parts
 
 

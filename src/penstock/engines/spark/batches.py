@@ -4,32 +4,36 @@ happen once."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
 
-from penstock.engines.durable.checkpoint import Checkpoint
-from penstock.engines.durable.publish import Outputs, Publisher, outputs_of
+from penstock.connectors.spark_words import text_of
+from penstock.engines.durable.checkpoint import BATCHES, Checkpoint
+from penstock.engines.durable.commits import Commits
+from penstock.engines.durable.publish import outputs_of
 from penstock.engines.durable.steps import reached
 from penstock.engines.spark import wire
-from penstock.engines.spark.admission import Admitted, admitted_name
+from penstock.engines.spark.admission import Admitted
+from penstock.engines.spark.causes import is_death, told_by_spark
+from penstock.engines.spark.conservation import check_batch
 from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
-from penstock.engines.spark.stages import Level, LevelBatch, TaskReport, batch_file
+from penstock.engines.spark.stages import Level, LevelBatch, TaskReport
 from penstock.engines.spark.tasks import run_level
+from penstock.errors import PenstockError, describe_exception
 from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Group, Plan, Spread
 from penstock.runtime.portable import revived
-from penstock.state.manifests import Manifest
 
 _MOST_RERUNS = 3
 _MOST_WAITING = 65_536
-_KEPT_BATCHES = 50
-_BATCH = "penstock.batch"
+_FILES = "penstock.batch-files"
+_REHEARSES = "penstock.rehearses"
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
@@ -40,8 +44,7 @@ class Batches:
         self,
         plan: Plan,
         checkpoint: Checkpoint,
-        read_admitted: Callable[[int], Admitted],
-        publisher: Publisher,
+        commits: Commits,
         spark: Any,
         parallelism: int,
     ) -> None:
@@ -49,62 +52,50 @@ class Batches:
         self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
         self._plan = plan
         self._checkpoint = checkpoint
-        self.read_admitted = read_admitted
-        """What a batch reads, by its number."""
-        self._publisher = publisher
+        self._commits = commits
         self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
         self.tasks = {group.number: tasks_of(group, parallelism) for group in plan.groups}
         """How many tasks each group has from the next batch on."""
         self.rows = 0
         """How many tuples the last batch has read."""
-        self._outputs_before: Outputs = {}
+        self._written: list[str] = []
+        """Files that nobody needs once a batch is done."""
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
         self.sources_ahead: set[str] = set()
         """Sources whose tuples pile up before an operator that waits for those of others."""
 
-    def run(self, frame: Any, batch: int) -> None:
-        """What Spark calls for each batch, again if it does not know how the last attempt ended."""
+    def run(self, spark: Any, admitted: Admitted) -> None:
+        """Process what was admitted, once: nothing is visible before its manifest is there."""
         self.rows = 0
-        latest = self._checkpoint.manifests.latest()
-        if latest is not None and batch <= latest.batch:
-            manifest = self._checkpoint.manifests.read(batch) or latest
-        else:
-            manifest = self._process(frame, batch)
-        self._publisher.publish(batch, manifest.outputs, frame.sparkSession)
-        reached("published")
-        self._forget_before(batch, manifest.outputs)
-
-    def counts(self) -> dict[str, OperatorReport]:
-        in_sinks = self._publisher.failed()
-        return {
-            name: replace(counts, failed=counts.failed + in_sinks.get(name, 0)) for name, counts in self._counts.items()
-        }
-
-    def _process(self, frame: Any, batch: int) -> Manifest:
-        admitted = self.read_admitted(batch)
         reached("planned")
-        reports = self._run_job(frame.sparkSession, admitted)
+        reports = self._run_job(spark, admitted)
         reached("processed")
-        _raise_first_error(reports)
-        chains = {place: chain for report in reports for place, chain in report.chains.items()}
-        outputs = outputs_of([staged for report in reports for staged in report.staged])
-        manifest = Manifest(
-            batch=batch,
-            fingerprint=self._checkpoint.about["operators"],
-            buckets=self._checkpoint.buckets,
-            offsets=admitted.offsets,
-            chains=chains,
-            outputs=outputs,
-            closed=admitted.closes,
+        _raise_first_error(self._plan.graph.flow, reports)
+        staged = outputs_of([staged for report in reports for staged in report.staged])
+        outputs = self._commits.publisher.agreed(admitted.number, staged)
+        check_batch(self._plan, admitted, reports, outputs)
+        self._commits.commit(
+            admitted.number,
+            admitted.offsets,
+            {place: chain for report in reports for place, chain in report.chains.items()},
+            outputs,
+            admitted.closes,
+            spark,
         )
-        self._checkpoint.commit(manifest)
-        reached("manifest")
         self._count(reports)
         self._completed.update(*(report.completed for report in reports))
         self.sources_ahead = self._sources_ahead(reports)
-        return manifest
+        for name in (*self._written, *admitted.files):
+            self._checkpoint.files.delete(name)
+        self._written = []
+
+    def counts(self) -> dict[str, OperatorReport]:
+        in_sinks = self._commits.publisher.failed()
+        return {
+            name: replace(counts, failed=counts.failed + in_sinks.get(name, 0)) for name, counts in self._counts.items()
+        }
 
     def readers(self) -> dict[str, int]:
         """How many tasks read each source."""
@@ -135,19 +126,35 @@ class Batches:
         return ahead
 
     def _run_job(self, spark: Any, admitted: Admitted) -> list[TaskReport]:
-        """Again, if Spark gives up because a task that was retried sent something else than the first time."""
-        for _ in range(_MOST_RERUNS):
-            try:
-                return self._reports(self._job(spark, admitted))
-            except Exception as error:
-                if not any(sign in str(error) for sign in _DIFFERED):
-                    raise
-        return self._reports(self._job(spark, admitted))
+        """Again, if Spark gives up because a task that was retried sent something else than the first time.
 
-    def _job(self, spark: Any, admitted: Admitted) -> Any:
+        And once more with a rehearsal, if that can tell which operator has ended the workers.
+        """
+        reruns, rehearses = 0, False
+        while True:
+            try:
+                reports = self._reports(self._job(spark, admitted, rehearses))
+            except PenstockError:
+                raise
+            except Exception as error:
+                text = text_of(error)
+                if any(sign in text for sign in _DIFFERED) and reruns < _MOST_RERUNS:
+                    reruns += 1
+                elif is_death(text) and not rehearses:
+                    rehearses = True
+                else:
+                    raise told_by_spark(error, self._plan, spark) from error
+            else:
+                first = _first_failed(reports)
+                if first is None or not first.escaped or rehearses:
+                    return reports
+                rehearses = True
+
+    def _job(self, spark: Any, admitted: Admitted, rehearses: bool) -> Any:
         """One job, one pass: each level is a stage. Spark's own frame only tells that there is a batch."""
         plan, tasks = self._plan, dict(self.tasks)
         chains = self._checkpoint.manifests.chains()
+        files = []
         for number, groups in enumerate(plan.levels):
             names = {node.name for group in groups for node in group.nodes}
             told = LevelBatch(
@@ -156,11 +163,14 @@ class Batches:
                 {place: chain for place, chain in chains.items() if place.operator in names},
                 (admitted.tasks or ((),)) if number == 0 else (),
             )
-            self._checkpoint.files.write(batch_file(number, admitted.number), pickle.dumps(told))
+            blob = self._checkpoint.files.keep(f"{BATCHES}/{admitted.number:010d}-{number}-", told.to_json())
+            files.append(blob)
+        self._written = [blob.file for blob in files]
         readers = max(1, len(admitted.tasks))
         if self._stages is None or self._stages_for != (readers, tasks):
             self._stages, self._stages_for = self._make_stages(spark, readers, tasks), (readers, tasks)
-        spark.sparkContext.setLocalProperty(_BATCH, str(admitted.number))
+        spark.sparkContext.setLocalProperty(_FILES, " ".join(f"{blob.file}:{blob.digest}" for blob in files))
+        spark.sparkContext.setLocalProperty(_REHEARSES, str(int(rehearses)))
         # A new frame, or Spark would think that it has run these stages before.
         return self._stages.select("payload")
 
@@ -176,7 +186,7 @@ class Batches:
                 number=number,
                 levels=len(plan.levels),
                 query=checkpoint.query,
-                root=checkpoint.root,
+                files=checkpoint.files,
                 buckets=checkpoint.buckets,
                 flow=plan.graph.flow,
                 groups=tuple(group_task(plan, group, tasks, first) for group in groups),
@@ -210,18 +220,6 @@ class Batches:
                         late=before.late + late,
                     )
 
-    def _forget_before(self, batch: int, outputs: Outputs) -> None:
-        """The staged output and the spooled input of the batch before: Spark has committed that one."""
-        files = self._checkpoint.files
-        self._publisher.forget(self._outputs_before)
-        self._outputs_before = outputs
-        if batch == 0:
-            return
-        files.delete_folder(f"spool/{batch - 1:010d}")
-        files.delete(admitted_name(batch - _KEPT_BATCHES))
-        for level in range(len(self._plan.levels)):
-            files.delete(batch_file(level, batch - 1))
-
 
 def tasks_of(group: Group, parallelism: int) -> int:
     """How many tasks a group begins with: what the flow says, or as many as there are cores."""
@@ -236,20 +234,27 @@ def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:
 
         context = TaskContext.get()
         assert context is not None
-        batch = int(context.getLocalProperty(_BATCH) or 0)
-        return run_level(level_pickle, batch, context.partitionId(), arriving, busy_seconds.add)
+        batch_files = context.getLocalProperty(_FILES) or ""
+        rehearses = context.getLocalProperty(_REHEARSES) == "1"
+        return run_level(level_pickle, batch_files, context.partitionId(), arriving, busy_seconds.add, rehearses)
 
     return run
 
 
-def _raise_first_error(reports: list[TaskReport]) -> None:
+def _first_failed(reports: list[TaskReport]) -> TaskReport | None:
     """A failure further down the flow is about an earlier tuple; at one level, the first place counts."""
     failed = [report for report in reports if report.error is not None]
-    if not failed:
+    return min(failed, key=lambda report: (-report.level, report.error_place, report.partition), default=None)
+
+
+def _raise_first_error(flow: str, reports: list[TaskReport]) -> None:
+    first = _first_failed(reports)
+    if first is None or first.error is None:
         return
-    first = min(failed, key=lambda report: (-report.level, report.error_place, report.partition))
-    assert first.error is not None
-    raise revived(first.error)
+    error = revived(first.error)
+    if not isinstance(error, PenstockError):
+        raise PenstockError(f"flow {flow!r} failed in one of Spark's tasks: {describe_exception(error)}") from error
+    raise error
 
 
 class _Sums(AccumulatorParam):  # type: ignore[misc]

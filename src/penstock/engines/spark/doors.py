@@ -71,7 +71,7 @@ class Door:
             values = rows_of_table(values)
         try:
             return key_hashes(list(map(key.fn, values)))
-        except Exception:
+        except BaseException:
             return np.array([_hash_of(key.fn, value) for value in values], dtype=np.int64)
 
     def _row(self, place: bytes, task: int, payload: bytes) -> wire.Row:
@@ -83,7 +83,7 @@ class Door:
 def _hash_of(key: Callable[[Any], Any], value: Any) -> int:
     try:
         return key_hash(key(value))
-    except Exception:
+    except BaseException:
         return _NO_KEY
 
 

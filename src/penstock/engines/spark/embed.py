@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.engines.durable.checkpoint import Checkpoint
-from penstock.engines.durable.publish import Publisher
+from penstock.engines.durable.commits import Commits
+from penstock.engines.durable.moving import check_engine
 from penstock.engines.spark.admission import Admitted, spooled
 from penstock.engines.spark.batches import Batches
 from penstock.engines.spark.engine import Spark
-from penstock.errors import FlowError
+from penstock.errors import CheckpointError, FlowError
 from penstock.flow.nodes import Graph
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import make_plan
@@ -32,35 +33,37 @@ class Step:
         self._graph = graph
         self._engine = engine
         self._order_by = [order_by] if isinstance(order_by, str) else list(order_by or ())
-        self._checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
-        self._publisher = Publisher(graph, self._checkpoint.files, self._checkpoint.sinks, self._checkpoint.query)
-        self._checkpoint.remember_sinks(self._publisher.open())
-        for batch, outputs in self._checkpoint.manifests.outputs():
-            self._publisher.recollect(batch, outputs)
+        self._checkpoint = Checkpoint(engine.checkpoint, graph, "spark step", engine.buckets)
+        try:
+            self._commits = Commits(self._checkpoint, graph)
+            self._commits.open()
+            self._commits.finish()
+            check_engine(self._checkpoint)
+        except BaseException:
+            self._checkpoint.leave()
+            raise
         self._batches: Batches | None = None
-        self._admitted: dict[int, Admitted] = {}
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         """Process one batch."""
         spark = frame.sparkSession
+        latest = self._checkpoint.latest
+        if latest is not None and batch_id <= latest.batch:
+            if batch_id < latest.batch:
+                raise CheckpointError(
+                    f"flow {self._graph.flow!r}: the query calls for batch {batch_id}, and this step has done batch "
+                    f"{latest.batch}: the query's own checkpoint was deleted or is an older one. Put it back, or give "
+                    "the step a new checkpoint as well"
+                )
+            return  # it was done before the query could write that down
         if self._batches is None:
             parallelism = self._engine.parallelism or spark.sparkContext.defaultParallelism
-            self._batches = Batches(
-                make_plan(self._graph),
-                self._checkpoint,
-                self._admitted.__getitem__,
-                self._publisher,
-                spark,
-                parallelism,
-            )
-        parts = []
-        if self._checkpoint.manifests.read(batch_id) is None:
-            ordered = frame.orderBy(*self._order_by) if self._order_by else frame
-            values = rows_of_table(ordered.toArrow())
-            parts = spooled(self._graph.sources[0].name, batch_id, values, 2, self._checkpoint.files)
-        self._admitted = {batch_id: Admitted(batch_id, (tuple(parts),), {}, closes=False)}
-        self._batches.read_admitted = self._admitted.__getitem__
-        self._batches.run(frame, batch_id)
+            self._batches = Batches(make_plan(self._graph), self._checkpoint, self._commits, spark, parallelism)
+        ordered = frame.orderBy(*self._order_by) if self._order_by else frame
+        values = rows_of_table(ordered.toArrow())
+        parts = spooled(self._graph.sources[0].name, batch_id, values, 2, self._checkpoint.files)
+        admitted = Admitted(batch_id, (tuple(parts),), {}, closes=False)
+        self._batches.run(spark, admitted)
 
     def metrics(self) -> dict[str, OperatorReport]:
         """The counts of every operator, as they are now."""
@@ -68,5 +71,5 @@ class Step:
 
     def close(self) -> None:
         """Let go of the checkpoint and the sinks."""
-        self._publisher.close(has_failed=False)
+        self._commits.close(has_failed=False)
         self._checkpoint.leave()

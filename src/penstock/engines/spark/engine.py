@@ -9,10 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock, SystemClock
-from penstock.connectors.spark_session import reason_of, session
+from penstock.connectors.spark_cluster import is_stopped
+from penstock.connectors.spark_session import await_executors, log_hint, session
+from penstock.connectors.spark_words import reason_of
 from penstock.elasticity.loop import Elastic
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
-from penstock.errors import FlowError, PenstockError
+from penstock.engines.spark.query_end import QueryFailed, QueryStopped, told_elsewhere
+from penstock.errors import FlowError, PenstockError, cut
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.journal import Decision
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
     from penstock.engines.spark.steering import SparkSteering
 
 _POLL_SECONDS = 0.005
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.05
+_STOP_SECONDS = 60.0
 _MOST_TASKS = 1024
 _KEPT_BATCHES = 1000
 
@@ -88,6 +92,8 @@ class Spark(Engine):
 class SparkJob(BackgroundJob):
     """A flow that runs on Spark, batch by batch."""
 
+    _end_seconds = 10.0  # Spark needs a second or two to end a job, and the Python workers of its tasks
+
     def __init__(self, engine: Spark, graph: Graph, at_end: AtEnd) -> None:
         self._engine = engine
         self._graph = graph
@@ -95,6 +101,7 @@ class SparkJob(BackgroundJob):
         self._plan = make_plan(graph)
         self._stop = StopSignal()
         self._batches: Any = None
+        self._query: Any = None
         self._wanted: dict[int, int] = {}
         self._error: BaseException | None = None
         self._left: Mapping[str, int] = {}
@@ -105,10 +112,9 @@ class SparkJob(BackgroundJob):
         self._steering: SparkSteering | None = None
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
-    def stop(self, drain: bool = True) -> None:
-        """End between two batches; without `drain`, in the middle of one, which a later run does again."""
+    def _ask_to_stop(self, drain: bool) -> None:
+        """Between two batches; without `drain`, in the middle of one, which a later run does again."""
         self._stop.request(drain)
-        self._background.join()
 
     def metrics(self) -> Mapping[str, OperatorReport]:
         if self._batches is None:
@@ -137,35 +143,35 @@ class SparkJob(BackgroundJob):
 
     def _to_the_end(self) -> Report:
         from penstock.engines.durable.checkpoint import Checkpoint
-        from penstock.engines.durable.publish import Publisher
+        from penstock.engines.durable.commits import Commits
+        from penstock.engines.durable.moving import move
         from penstock.engines.spark.admission import Admission, Limits
-        from penstock.engines.spark.logs import last_committed
         from penstock.engines.spark.session import query_session
 
         engine, graph = self._engine, self._graph
         started = engine.clock.now()
-        checkpoint = Checkpoint(engine.checkpoint, graph, engine.buckets)
-        query = None if checkpoint.is_temporary else checkpoint.query
-        publisher = Publisher(graph, checkpoint.files, checkpoint.sinks, query)
-        has_failed, is_open = True, False
+        checkpoint = Checkpoint(engine.checkpoint, graph, engine.name, engine.buckets)
+        has_failed = True
+        commits: Commits | None = None
         admission: Admission | None = None
         try:
-            checkpoint.remember_sinks(publisher.open())
-            is_open = True
+            commits = Commits(checkpoint, graph)
+            commits.open()
             limits = Limits(engine.rows_per_batch, engine.bytes_per_batch)
-            admission = Admission(graph, checkpoint.files, engine.clock, limits, self._closes)
-            if admission.is_closed and last_committed(checkpoint) >= admission.last:
-                checkpoint.refuse_to_go_on()
+            admission = Admission(graph, checkpoint, engine.clock, limits, self._closes)
             parent = engine.session or session(engine.master, engine.conf)
             spark = query_session(parent, engine.conf, checkpoint.is_local)
-            self._run_batches(spark, checkpoint, admission, publisher)
+            await_executors(spark, lambda: not self._stop.at_once)
+            commits.finish(spark)
+            move(checkpoint, commits, graph, engine.buckets)
+            self._run_batches(spark, checkpoint, admission, commits)
             has_failed = self._error is not None
         finally:
             if admission is not None:
                 admission.leave()
             try:
-                if is_open:
-                    publisher.close(has_failed)
+                if commits is not None:
+                    commits.close(has_failed)
             finally:
                 checkpoint.leave()
         if self._error is not None:
@@ -176,17 +182,15 @@ class SparkJob(BackgroundJob):
         decisions = tuple(self._decisions)
         return Report(graph.flow, engine.name, elapsed, self.metrics(), latency, decisions, batches=batches)
 
-    def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, publisher: Any) -> None:
+    def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, commits: Any) -> None:
         from pyspark.errors import StreamingQueryException
 
         from penstock.engines.spark.batches import Batches
-        from penstock.engines.spark.logs import last_committed, spark_root
+        from penstock.engines.spark.logs import fresh_log
 
         engine = self._engine
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
-        for batch, outputs in checkpoint.manifests.outputs():
-            publisher.recollect(batch, outputs)
-        self._batches = Batches(self._plan, checkpoint, admission.read, publisher, spark, parallelism)
+        self._batches = Batches(self._plan, checkpoint, commits, spark, parallelism)
         self._batches.tasks.update(self._wanted)
         if engine.elastic is not None:
             from penstock.engines.spark.steering import SparkSteering
@@ -194,51 +198,80 @@ class SparkJob(BackgroundJob):
             self._steering = SparkSteering(
                 self._plan, engine.elastic, engine.clock, spark, self._batches, admission, self._decisions
             )
-        if admission.last <= last_committed(checkpoint) and not self._admit(admission) and admission.has_ended:
+        if admission.next is None and not self._admit(admission) and admission.has_ended:
             return
         # Spark's simplest source, a row for each batch: there is always a next one, and it waits in `_run_batch` until
-        # it is admitted. So Spark's batch ids are our numbers, and its logs hold nothing that grows.
+        # it is admitted. What was done stands in our own log alone, so Spark's is a new one for each run.
         frame = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()
-        writer = frame.writeStream.option("checkpointLocation", spark_root(checkpoint))
-        query = writer.foreachBatch(partial(self._run_batch, admission)).start()
+        writer = frame.writeStream.option("checkpointLocation", fresh_log(checkpoint))
+        if self._stop.at_once:
+            return
+        told_elsewhere()
+        query = self._query = writer.foreachBatch(partial(self._run_batch, admission)).start()
         try:
-            while not self._stop.at_once and not query.awaitTermination(_LOOK_SECONDS):
-                pass
+            while not self._is_over and not query.awaitTermination(_LOOK_SECONDS):
+                if is_stopped(spark.sparkContext):
+                    self._fail(PenstockError(f"flow {self._graph.flow!r}: its Spark session was stopped while it ran"))
         except StreamingQueryException:
-            pass  # so every run ends; what it means was noted where it was raised
+            pass  # what it means was noted where it was raised
+        except Exception as error:  # there is no Spark any more
+            self._fail(error)
         finally:
             with suppress(Exception):
                 query.stop()
-        if self._error is None and not self._has_ended and not self._stop.at_once:
-            self._error = _translated(query.exception() or RuntimeError("the query has stopped"), self._graph.flow)
+        if not self._is_over:
+            self._fail(query.exception() or RuntimeError("the query has stopped"))
+
+    @property
+    def _is_over(self) -> bool:
+        return self._has_ended or self._stop.at_once or self._error is not None
+
+    def _fail(self, error: BaseException) -> None:
+        """Keep what ends the run; what comes of that is not another failure."""
+        if not self._is_over:
+            self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
 
     def _run_batch(self, admission: Any, frame: Any, batch: int) -> None:
-        """What Spark calls, and calls again where it does not know how a batch has ended.
-
-        What is raised here ends the query. An error is kept as well, because Spark wraps it in pages of its own.
-        """
-        clock = self._engine.clock
+        """What Spark calls, and calls again where it does not know how a batch has ended."""
         try:
-            while admission.last < batch:
-                if not self._admit_next(admission):
-                    self._has_ended = True
-                    raise _Ended
-            began = clock.now()
-            self._batches.run(frame, batch)
+            if self._do_batch(admission, frame):
+                return
+            self._has_ended = True
         except BaseException as error:
-            if not self._has_ended and not self._stop.at_once:
-                self._error = error if isinstance(error, PenstockError) else _translated(error, self._graph.flow)
-            raise
+            self._fail(error)
+        # Raised, because a batch that returns is noted as done; and not inside of `except`, because Spark is sent the
+        # text of all that led to it. It knows no other good end of a query than to be stopped.
+        if self._error is not None:
+            raise QueryFailed(cut(str(self._error)))
+        self._await_stop()
+        raise QueryStopped
+
+    def _await_stop(self) -> None:
+        clock = self._engine.clock
+        deadline = clock.now() + _STOP_SECONDS
+        with suppress(Exception):  # there is no Spark any more
+            while clock.now() < deadline and (self._query is None or self._query.isActive):
+                clock.sleep(_POLL_SECONDS)
+
+    def _do_batch(self, admission: Any, frame: Any) -> bool:
+        """Run the next batch; `False` if there is none."""
+        clock = self._engine.clock
+        if admission.next is None and not self._admit_next(admission):
+            return False
+        began = clock.now()
+        admitted = admission.take()
+        self._batches.run(frame.sparkSession, admitted)
         seconds = clock.now() - began
-        self._history.append(BatchReport(batch, seconds, self._batches.rows, self._left))
+        self._history.append(BatchReport(admitted.number, seconds, self._batches.rows, self._left))
         if self._steering is not None and self._batches.rows:
             self._steering.after_batch(seconds, self._engine.trigger_seconds)
+        return True
 
     def _admit_next(self, admission: Any) -> bool:
         """Wait until there is something for the next batch, and admit it; `False` when there never will be."""
         clock = self._engine.clock
         admission.stop(self._batches.sources_without_readers())
-        while not self._stop.at_once:
+        while not self._is_over:
             if self._stop.requested and self._closes:
                 admission.stop()
             elif self._stop.requested:
@@ -258,14 +291,10 @@ class SparkJob(BackgroundJob):
         return admitted
 
 
-class _Ended(Exception):
-    """There is no next batch; raised, because a batch that returns is noted as done."""
-
-
 def _translated(error: BaseException, flow: str) -> BaseException:
     """Spark's words for what went wrong, without its frames."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
-    told = PenstockError(f"flow {flow!r}: Spark failed: {reason_of(error)}")
+    told = PenstockError(f"flow {flow!r}: Spark failed: {reason_of(error)}{log_hint()}")
     told.__cause__ = error
     return told

@@ -23,16 +23,15 @@ class Forgetting:
     again; those that never come again are swept out, some buckets in each batch.
     """
 
-    def __init__(self, kind: Remembers, states: KeyedStates) -> None:
+    def __init__(self, kind: Remembers, states: KeyedStates, batch: int) -> None:
         assert kind.key is not None
         assert kind.ttl is not None
         self._kind = kind
         self._key = kind.key.fn
         self._ttl = kind.ttl
         self._states = states
-        self._latest: Any
-        self._round: int
-        self._latest, self._round = states.shared() or (None, 0)
+        self._latest: Any = states.shared()
+        self._batch = batch
         self._clock = WallClock()
         self._current: dict[bytes, tuple[Any, Any]] = {}
         self._marks: Iterator[Any] = iter(())
@@ -72,7 +71,7 @@ class Forgetting:
         """Hand the changes to the store."""
         over = []
         if self._latest is not None:
-            some = self._states.mine(self._round % _BATCHES_PER_ROUND, _BATCHES_PER_ROUND)
+            some = self._states.mine(self._batch % _BATCHES_PER_ROUND, _BATCHES_PER_ROUND)
             over = [identity for identity, entry in some if identity not in self._current and self._is_over(entry)]
         self._states.change(self._current, over)
-        self._states.keep_shared((self._latest, self._round + 1))
+        self._states.keep_shared(self._latest)

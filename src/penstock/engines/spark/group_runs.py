@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from penstock.clock import SystemClock
-from penstock.connectors.source import Chunk, Source, Split
-from penstock.engines.durable.keyed_states import KeyedStates
+from penstock.connectors.source import Chunk
+from penstock.engines.durable.keyed_states import KeyedStates, identity_in
 from penstock.engines.durable.staging import FileStage, Staged, ValueStage, stage_file
 from penstock.engines.spark import wire
+from penstock.engines.spark.conservation import check_positions, check_task, not_published
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
 from penstock.engines.spark.loops import LoopStep
 from penstock.engines.spark.outlets import LineWriter, joined
-from penstock.engines.spark.stages import Descriptor, Exit, GroupTask, Level, LevelBatch, TaskReport
+from penstock.engines.spark.pickling import refuse_unpicklable
+from penstock.engines.spark.stages import Exit, GroupTask, Level, LevelBatch, Sums, TaskReport
 from penstock.engines.spark.timed import TimedStep
-from penstock.flow.nodes import Loops, PortRef, Waits, Writes
+from penstock.flow.nodes import Loops, Node, Waits, Writes
+from penstock.operators.kept import Changed
 from penstock.plan.groups import Spread
 from penstock.runtime.inlets import Outlet
 from penstock.runtime.portable import portable
 from penstock.runtime.quiescence import Part
-from penstock.schema import rows_of_table
-from penstock.state.buckets import Place, TaskStates
-from penstock.state.files import Files
+from penstock.state.buckets import TaskStates
 
 
 class About(NamedTuple):
@@ -46,11 +44,15 @@ class GroupRun:
     def __init__(self, about: About) -> None:
         self.level, self.batch, self.group, self.partition = about
         level, group = self.level, self.group
-        self.files = Files(level.root)
+        self.files = level.files
         self.states = TaskStates(self.files, level.query, self.batch.chains)
         self.staged: list[Staged] = []
         self.place = (b"", 0)
         """The slice and the position at which it fails, if it fails."""
+        self.read: Counter[str] = Counter()
+        self.parts_read: Counter[str] = Counter()
+        self.sent_on: Counter[int] = Counter()
+        self.received_on: Counter[int] = Counter()
         unseen = [*group.straight.values(), *group.relays.values()]
         exits = [*group.exits, *(exit for exits in unseen for exit in exits)]
         self._doors = {exit.edge: Door(exit, level) for exit in exits}
@@ -76,20 +78,59 @@ class GroupRun:
         """Tuples that wait for those on other inputs: only what runs in one task has any."""
         return {}
 
+    def counted(self, slices: Iterator[tuple[int, wire.Slice]]) -> Iterator[tuple[int, wire.Slice]]:
+        """The slices that come here, counted as they come off the wire."""
+        for edge, part in slices:
+            self.received_on[edge] += len(part.values)
+            yield edge, part
+
+    def sums(self) -> Sums:
+        read = {source: (parts, self.read[source]) for source, parts in self.parts_read.items()}
+        return Sums(read, dict(self.received_on), dict(self.sent_on))
+
+    def check(self) -> None:
+        """`ConservationError` where what came to this task is not what it worked on, kept and sent on."""
+        check_task(self.level.flow, self.batch.number, self.group, self.sums(), self.worked_on(), self.staged)
+
+    def worked_on(self) -> dict[str, tuple[int, int, int, int]]:
+        """The counts that must be those of what came here and went on from here."""
+        return self.counts()
+
     def report(self) -> TaskReport:
         waiting = self.waiting()
+        self.check()
         chains = self.states.commit()
         return TaskReport(
-            self.level.number, self.partition, self.counts(), chains, tuple(self.staged), self.completed(), waiting
+            self.level.number,
+            self.partition,
+            self.counts(),
+            chains,
+            tuple(self.staged),
+            self.completed(),
+            waiting,
+            self.sums(),
         )
 
-    def failed(self, error: Exception) -> TaskReport:
+    def failed(self, error: BaseException) -> TaskReport:
         self.states.abandon()
         return TaskReport(self.level.number, self.partition, {}, {}, (), error=portable(error), error_place=self.place)
 
     def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
         if len(part.values):
-            yield from self._doors[exit.edge].rows(part)
+            check_positions(self.level.flow, self.batch.number, exit.edge, part)
+            self.sent_on[exit.edge] += len(part.values)
+            try:
+                yield from self._doors[exit.edge].rows(part)
+            except Exception as error:
+                refuse_unpicklable(self.level.flow, self._sender(exit), part.values, error)
+
+    def _sender(self, exit: Exit) -> Node | None:
+        """The operator whose output leaves here."""
+        nodes = {node.name: node for node in (*self.group.graph.nodes, *self.group.keyed)}
+        if self.group.keyed:
+            return nodes.get(exit.outlet, self.group.keyed[-1])
+        outlet = nodes.get(exit.outlet)
+        return outlet and nodes.get(outlet.upstream[0].node)
 
     def relayed(self, edge: int, part: wire.Slice) -> Iterator[wire.Row]:
         """To those who get a slice as it is, only in order."""
@@ -98,7 +139,7 @@ class GroupRun:
 
     def stage(self, sink: str, place: bytes, data: bytes, rows: int) -> None:
         """Write some output of a sink to a file that only the manifest makes part of the result."""
-        self.staged.append(Staged(sink, place, stage_file(self.files, self.batch.number, data), rows))
+        self.staged.append(Staged(sink, place, stage_file(self.files, self.batch.number, data, rows)))
 
 
 class PartRun(GroupRun):
@@ -107,7 +148,7 @@ class PartRun(GroupRun):
     def __init__(self, about: About) -> None:
         super().__init__(about)
         graph = self.group.graph
-        self.part = Part(graph)
+        self.part = Part(graph, on_loop=self.group.on_loop)
         sinks = {node.name: node.kind.sink for node in graph.nodes if isinstance(node.kind, Writes)}
         self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
         self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
@@ -128,7 +169,11 @@ class PartRun(GroupRun):
         for exit in self.group.exits:
             yield from self.sent(exit, wire.Slice(place, self._outlets[exit.outlet].take()))
         for name, stage in self._stages.items():
-            data, rows = stage.take()
+            try:
+                data, rows = stage.take()
+            except Exception as error:
+                node = next(node for node in self.group.graph.nodes if node.name == name)
+                refuse_unpicklable(self.level.flow, node, stage.values(), error)
             if rows:
                 self.stage(name, place, data, rows)
 
@@ -141,86 +186,18 @@ class PartRun(GroupRun):
     def busy_seconds(self) -> dict[str, float]:
         return {name: counts.busy_seconds for name, counts in self.part.counts().items()}
 
+    def check(self) -> None:
+        self.part.check(not_published(self.batch.number))
+        super().check()
+
+    def worked_on(self) -> dict[str, tuple[int, int, int, int]]:
+        """Without those for whom nobody reads any more, who may leave what comes."""
+        over = self.part.cut_short()
+        return {name: counts for name, counts in self.counts().items() if name not in over}
+
     def leave(self) -> None:
-        with suppress(Exception):  # it has been reported
+        with suppress(BaseException):  # it has been reported
             self.part.leave()
-
-
-class ReadingRun(PartRun):
-    """Reads parts of a source."""
-
-    def __init__(self, about: About, descriptors: list[Descriptor]) -> None:
-        super().__init__(about)
-        self._descriptors = descriptors
-        self._passed_on: Counter[str] = Counter()
-        """How many tuples of a source went elsewhere, unseen."""
-
-    def rows(self) -> Iterator[wire.Row]:
-        for descriptor in self._descriptors:
-            if self.group.straight[descriptor.operator]:
-                yield from self._in_columns(descriptor)
-            else:
-                yield from self._in_rows(descriptor)
-
-    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.Row]:
-        source = descriptor.operator
-        is_read = PortRef(source) in self.group.graph.readers
-        for number, table in enumerate(self._tables(descriptor)):
-            place = wire.place_in(descriptor.number, number)
-            for exit in self.group.straight[source]:
-                yield from self.sent(exit, wire.Slice(place, table))
-            if is_read:
-                yield from self.fed(source, place, rows_of_table(table))
-            else:
-                self._passed_on[source] += len(table)
-
-    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.Row]:
-        """A slice is fed as it is read, piece by piece, while its values are in the processor's cache."""
-        number, room = 0, wire.ROWS_PER_SLICE
-        for chunk in self._chunks(descriptor):
-            values = chunk.values
-            while len(values):
-                piece, values = values[:room], values[room:]
-                place = wire.place_in(descriptor.number, number)
-                self.feed(descriptor.operator, place, piece, chunk.all_readable)
-                room -= len(piece)
-                if not room:
-                    yield from self.out(place)
-                    number, room = number + 1, wire.ROWS_PER_SLICE
-        if room < wire.ROWS_PER_SLICE:
-            yield from self.out(wire.place_in(descriptor.number, number))
-
-    def _tables(self, descriptor: Descriptor) -> Iterator[pa.Table]:
-        descriptor.check_version()
-        source, split = self._source(descriptor)
-        waiting: list[pa.Table] = []
-        for table in source.tables(split):
-            while room := wire.ROWS_PER_SLICE - sum(map(len, waiting)):
-                waiting.append(table.slice(0, room))
-                table = table.slice(room)
-                if not table:
-                    break
-                yield pa.concat_tables(waiting)
-                waiting = []
-        if waiting:
-            yield pa.concat_tables(waiting)
-
-    def _chunks(self, descriptor: Descriptor) -> Iterator[Chunk]:
-        if descriptor.spool is not None:
-            return iter([Chunk(pickle.loads(self.files.read(descriptor.spool)), 0)])
-        descriptor.check_version()
-        source, split = self._source(descriptor)
-        return source.read(split, SystemClock())
-
-    def _source(self, descriptor: Descriptor) -> tuple[Source, Split]:
-        split = Split(descriptor.partition, descriptor.start, descriptor.end)
-        return self.group.sources[descriptor.operator], split
-
-    def counts(self) -> dict[str, tuple[int, int, int, int]]:
-        counts = super().counts()
-        for source, rows in self._passed_on.items():
-            counts[source] = (rows, rows, 0, 0)
-        return counts
 
 
 class OrderedRun(PartRun):
@@ -228,10 +205,13 @@ class OrderedRun(PartRun):
 
     def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
         super().__init__(about)
-        self._slices = slices
+        self._slices = self.counted(slices)
         self._is_one = self.group.spread is Spread.ONE
         self._waiting: dict[str, tuple[int, ...]] = {}
-        self._places = {node.name: Place(node.name, 0) for node in self.group.graph.nodes}
+        self._kept = {
+            node.name: KeyedStates(self.states, node.name, self.level.buckets, identity=identity_in(node))
+            for node in self.group.graph.nodes
+        }
 
     def completed(self) -> frozenset[str]:
         return frozenset(self.part.completed()) if self._is_one else frozenset()
@@ -241,8 +221,8 @@ class OrderedRun(PartRun):
 
     def rows(self) -> Iterator[wire.Row]:
         if self._is_one:
-            kept = {name: self.states.get(place, None, None) for name, place in self._places.items()}
-            self.part.restore({name: state for name, state in kept.items() if state is not None})
+            known = {place.operator for place in self.batch.chains}
+            self.part.restore({name: states.kept() for name, states in self._kept.items() if name in known})
         count = 0
         for edge, part in self._slices:
             place = wire.place_in(0, count) if self._is_one else part.place
@@ -257,7 +237,7 @@ class OrderedRun(PartRun):
             yield from self.out(wire.place_in(0, count))
             self._waiting = {name: tuple(counts) for name, counts in self.part.waiting().items() if len(counts) > 1}
             for name, snapshot in self.part.snapshots().items():
-                self.states.change(self._places[name], {None: snapshot})
+                self._kept[name].keep(Changed(snapshot.by_key, rest=snapshot.rest, is_all=True))
 
 
 class KeyedRun(GroupRun):
@@ -270,17 +250,17 @@ class KeyedRun(GroupRun):
         self._clock = SystemClock()
         self._busy_seconds = 0.0
         self._writers = {exit.edge: LineWriter(level.flow, exit.writes) for exit in group.exits if exit.writes}
-        self._slices = slices
+        self._slices = self.counted(slices)
 
     def _made_step(self) -> KeyedChain | TimedStep | LoopStep:
         flow, (node, *_) = self.level.flow, self.group.keyed
-        states = KeyedStates(self.states, node.name, self.level.buckets, self._is_mine)
+        states = KeyedStates(self.states, node.name, self.level.buckets, self._is_mine, identity_in(node))
         match node.kind:
             case Waits():
                 return TimedStep(flow, node, states)
             case Loops():
                 return LoopStep(flow, node, states)
-        return KeyedChain(flow, self.group.keyed, states)
+        return KeyedChain(flow, self.group.keyed, states, self.batch.number)
 
     def _is_mine(self, bucket: int) -> bool:
         return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
@@ -335,7 +315,7 @@ class LinesRun(GroupRun):
         super().__init__(about)
         assert self.group.gathers is not None
         self._operator = self.group.gathers.name
-        self._slices = slices
+        self._slices = self.counted(slices)
         self._rows = 0
 
     def rows(self) -> Iterator[wire.Row]:
@@ -353,7 +333,7 @@ class RelayRun(GroupRun):
 
     def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
         super().__init__(about)
-        self._slices = slices
+        self._slices = self.counted(slices)
 
     def rows(self) -> Iterator[wire.Row]:
         for edge, part in self._slices:

@@ -12,7 +12,7 @@ from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.forgetting import Forgetting
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
-from penstock.ordering.keys import key_bytes
+from penstock.ordering.keys import key_bytes, stored_key
 from penstock.runtime.chain import changes_number, compile_chain, make_part, normal_key
 from penstock.runtime.failures import survived
 
@@ -27,7 +27,7 @@ class KeyedChain:
     store, so that dict is what has changed when the batch is over.
     """
 
-    def __init__(self, flow: str, nodes: Sequence[Node], states: KeyedStates) -> None:
+    def __init__(self, flow: str, nodes: Sequence[Node], states: KeyedStates, batch: int) -> None:
         keyed = nodes[0]
         assert isinstance(keyed.kind, Remembers)
         self._flow = flow
@@ -37,7 +37,7 @@ class KeyedChain:
         self._kept: dict[int, Mapping[Any, Any]] = {}
         self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         parts = [make_part(node, lambda: 0.0) for node in nodes]
-        self._forgets = None if keyed.kind.ttl is None else Forgetting(keyed.kind, states)
+        self._forgets = None if keyed.kind.ttl is None else Forgetting(keyed.kind, states, batch)
         self._current: dict[Any, Any] = {}
         if self._forgets is None:
             parts[0] |= {"states": self._current, "absent": self._absent}
@@ -117,19 +117,19 @@ class KeyedChain:
         given: list[Any],
         _step: int,
         value: Any,
-        error: Exception,
+        error: BaseException,
         number: int | None = None,
     ) -> None:
         self._fail(0, given, place, value, error, len(given) if number is None else numbers[number])
 
     def _fail(
-        self, first: int, out: list[Any], place: int, value: Any, error: Exception, number: int | None = None
+        self, first: int, out: list[Any], place: int, value: Any, error: BaseException, number: int | None = None
     ) -> None:
         node = self._nodes[place]
         number = len(out) if number is None else first + number  # without numbers, each value has given one
         try:
             letter = survived(self._flow, node, value, error)
-        except Exception as failure:
+        except BaseException as failure:
             raise _Failed(number, failure) from None
         self._failures[place] += 1
         if letter is not None:
@@ -138,13 +138,12 @@ class KeyedChain:
     def _absent(self, key: Any) -> tuple[Any, Any]:
         """A key's first tuple in this batch: get its state."""
         identity = key_bytes(key)
-        stored = key
-        if b"fnan" in identity:
-            # No NaN is equal to another one that was read from a file, but their bytes are.
-            key, stored = normal_key(key), identity
+        stored = stored_key(key)
+        if stored is not key:
+            key = normal_key(key)
             if key in self._current:
                 return key, self._current[key]
-        bucket = self._states.bucket_of(identity)
+        bucket = self._states.bucket_of_identity(identity)
         kept = self._kept.get(bucket)
         if kept is None:
             kept = self._kept[bucket] = self._states.in_bucket(bucket)
@@ -181,7 +180,7 @@ class KeyedChain:
 class _Failed(Exception):
     """Ends a loop: the number of the value, and what to tell."""
 
-    def __init__(self, number: int, error: Exception) -> None:
+    def __init__(self, number: int, error: BaseException) -> None:
         super().__init__(number, error)
         self.number = number
         self.error = error

@@ -1,17 +1,17 @@
-"""Spark's own logs, beside ours in a checkpoint."""
+"""Spark's own logs, beside ours in a checkpoint: nothing in them is ever read again."""
 
 from __future__ import annotations
 
+import uuid
+
 from penstock.engines.durable.checkpoint import Checkpoint
 
+_FOLDER = "spark"
 
-def spark_root(checkpoint: Checkpoint) -> str:
-    """Where Spark keeps them, in Hadoop's words."""
+
+def fresh_log(checkpoint: Checkpoint) -> str:
+    """Where Spark keeps them in this run, in Hadoop's words; those of earlier runs go."""
+    checkpoint.files.delete_folder(_FOLDER)
     root = checkpoint.root.rstrip("/")
-    return f"s3a://{root.removeprefix('s3://')}/spark" if root.startswith("s3://") else f"{root}/spark"
-
-
-def last_committed(checkpoint: Checkpoint) -> int:
-    """The last batch that Spark knows to be done: its output is out."""
-    names = [name.rpartition("/")[2] for name in checkpoint.files.names("spark/commits")]
-    return max((int(name) for name in names if name.isdigit()), default=-1)
+    hadoop = f"s3a://{root.removeprefix('s3://')}" if root.startswith("s3://") else root
+    return f"{hadoop}/{_FOLDER}/{uuid.uuid4().hex}"

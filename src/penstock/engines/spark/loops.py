@@ -37,9 +37,9 @@ class LoopStep:
     def close(self) -> dict[str, Slice]:
         """The streams end, one after the other: the last words of each key."""
         loops = self._loops
-        for identity, (key, _) in self._states.mine():
+        for identity, (key, kept) in self._states.mine():
             if identity not in loops.loops:
-                loops.add(identity, key)
+                loops.add(identity, key, kept)
         for side in range(len(self._node.inputs)):
             for identity in sorted(loops.loops, key=firing_order):
                 loops.end(side, identity)
@@ -49,7 +49,7 @@ class LoopStep:
         kept = self._states.get(identity)
         return None if kept is None else kept[1]
 
-    def _fail(self, value: Any, error: Exception) -> None:
+    def _fail(self, value: Any, error: BaseException) -> None:
         letter = survived(self._flow, self._node, value, error)
         self._failed += 1
         if letter is not None:

@@ -34,7 +34,7 @@ class Marker:
                     mark = mark_of(time(value))
                     if highest is None or mark > highest:
                         highest = mark
-                except Exception:  # its operator fails on it
+                except BaseException:  # its operator fails on it
                     pass
             found.append(highest)
         return found

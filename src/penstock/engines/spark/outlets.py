@@ -39,7 +39,7 @@ class LineWriter:
         began = self._clock.now()
         try:
             lines = self._lines(part.values)
-        except Exception:
+        except BaseException:
             part, lines = self._one_by_one(part)
         self.busy_seconds += self._clock.now() - began
         return part.with_values(lines)
@@ -59,7 +59,7 @@ class LineWriter:
             try:
                 lines.append(self._lines([value]))
                 good.append(number)
-            except Exception as error:
+            except BaseException as error:
                 self.failed_at = part.position(number)
                 survived(self._flow, self._node, value, error)
                 self.failed += 1

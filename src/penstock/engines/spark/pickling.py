@@ -7,14 +7,15 @@ import os
 import pickle
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark import cloudpickle
 
-from penstock.errors import FlowError
+from penstock.errors import FlowError, OperatorError, PenstockError, describe_exception, short_repr
+from penstock.flow.nodes import Node, Writes
 
 _INSTALLED = tuple(
     os.path.realpath(path) + os.sep
@@ -32,6 +33,24 @@ def dumps(value: Any) -> bytes:
         return data
 
 
+def refuse_unpicklable(flow: str, node: Node | None, values: Iterable[Any], error: Exception) -> NoReturn:
+    """Tell which tuple can't leave the process it was made in; raise the error itself, if that is not what is wrong."""
+    if not isinstance(error, PenstockError) and node is not None:
+        for value in values:
+            try:
+                dumps(value)
+            except Exception as reason:
+                what = "was given" if isinstance(node.kind, Writes) else "returned"
+                raise OperatorError(
+                    f"operator {node.name!r} of flow {flow!r} ({node.where}) {what} {short_repr(value)}, which can't "
+                    f"be sent from one of Spark's tasks to another, because it can't be pickled "
+                    f"({describe_exception(reason)}); return plain data, and make connections, locks and files where "
+                    "they are used",
+                    operator=node.name,
+                ) from reason
+    raise error
+
+
 def pickled(value: Any, flow: str) -> bytes:
     """A value with users' functions in it; `FlowError` for what can't be sent to tasks."""
     with _by_value():
@@ -40,7 +59,7 @@ def pickled(value: Any, flow: str) -> bytes:
         except Exception as error:
             raise FlowError(
                 f"flow {flow!r}: a function can't be sent to Spark's tasks, because something it refers to can't be "
-                f"pickled ({type(error).__name__}: {error}); make connections, locks and files inside the function"
+                f"pickled ({describe_exception(error)}); make connections, locks and files inside the function"
             ) from error
     return data
 

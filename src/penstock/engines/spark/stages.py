@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from penstock.connectors.source import Source
+from penstock.connectors.source import WHOLE, Source, Split
 from penstock.engines.durable.staging import Staged
 from penstock.engines.spark.marks import Marker
-from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Key, Node
 from penstock.plan.groups import Spread
-from penstock.state.buckets import Chain, Place
+from penstock.state.buckets import Chain, Place, Segment
+from penstock.state.files import Files
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class GroupTask:
     """The input of the keyed operator that each edge is for."""
     gathers: Node | None = None
     """A sink whose lines come written."""
+    on_loop: Callable[[Node, Sequence[Any]], None] | None = None
+    """Told what a driver loop is about to work on, in a rehearsal."""
 
 
 @dataclass(frozen=True)
@@ -82,29 +85,23 @@ class Descriptor:
     partition: str
     start: int
     end: int | None
-    spool: str | None = None
-    """The file in the checkpoint that holds the values, for sources that only the driver can read."""
-    version: tuple[int, int] | None = None
-    """Size and modification time of the file when it was admitted."""
+    spool: tuple[str, str] | None = None
+    """The file in the checkpoint that holds the values, for sources that only the driver can read, and its digest."""
+    identity: Any = None
+    """What the source knows its partition by, read up to the end of this part."""
 
-    def check_version(self) -> None:
-        """`SourceError` where the file is no longer what was admitted."""
-        if self.version is None:
-            return
-        try:
-            now = version_of(self.partition)
-        except OSError:
-            raise SourceError(f"{self.partition}: the file is gone; it was there when the run began") from None
-        if now != self.version:
-            raise SourceError(
-                f"{self.partition}: the file has changed since it was admitted, so a retry could not give the same "
-                "tuples; write new data to new files"
-            )
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Descriptor:
+        return cls(**{**fields, "spool": None if fields["spool"] is None else tuple(fields["spool"])})
 
+    @property
+    def reached(self) -> int:
+        """The position behind it; a partition of unknown length is read to its end."""
+        return WHOLE if self.end is None else self.end
 
-def version_of(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+    @property
+    def split(self) -> Split:
+        return Split(self.partition, self.start, self.end, self.identity)
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ class Level:
     number: int
     levels: int
     query: str
-    root: str
+    files: Files
     buckets: int
     flow: str
     groups: tuple[GroupTask, ...]
@@ -137,9 +134,35 @@ class LevelBatch:
     parts: tuple[tuple[Descriptor, ...], ...] = ()
     """At the first level, what each task reads."""
 
+    def to_json(self) -> bytes:
+        chains = [
+            [place.operator, place.bucket, [segment.to_json() for segment in chain]]
+            for place, chain in self.chains.items()
+        ]
+        parts = [[asdict(part) for part in of_task] for of_task in self.parts]
+        return json.dumps([self.number, self.closes, chains, parts], separators=(",", ":")).encode()
 
-def batch_file(level: int, batch: int) -> str:
-    return f"batches/{batch:010d}-{level}"
+    @classmethod
+    def from_json(cls, data: bytes) -> LevelBatch:
+        number, closes, chains, parts = json.loads(data)
+        return cls(
+            number,
+            closes,
+            {Place(operator, bucket): tuple(map(Segment.from_json, chain)) for operator, bucket, chain in chains},
+            tuple(tuple(map(Descriptor.from_json, of_task)) for of_task in parts),
+        )
+
+
+@dataclass(frozen=True)
+class Sums:
+    """How many tuples came to a task and went on from it, counted where they cross its borders."""
+
+    read: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By source: how many parts, and how many tuples its reader gave for them, before anybody cut them."""
+    received: Mapping[int, int] = field(default_factory=dict)
+    """By edge: what came off the wire."""
+    sent: Mapping[int, int] = field(default_factory=dict)
+    """By edge: what was given to its door."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +179,10 @@ class TaskReport:
     """Operators that will never do anything more."""
     waiting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """How many tuples wait on the inputs of operators with several."""
+    sums: Sums = field(default_factory=Sums)
     error: bytes | None = None
     """A pickled exception."""
+    escaped: bool = False
+    """Whether that is no `Exception`, so that nobody has told which operator it was."""
     error_place: tuple[bytes, int] = (b"", 0)
     """The slice, and the position in it, of the tuple that made it fail."""

@@ -10,38 +10,59 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.engines.spark import wire
-from penstock.engines.spark.group_runs import About, GroupRun, KeyedRun, LinesRun, OrderedRun, ReadingRun, RelayRun
+from penstock.engines.spark.group_runs import About, GroupRun, KeyedRun, LinesRun, OrderedRun, RelayRun
 from penstock.engines.spark.pickling import dumps
-from penstock.engines.spark.stages import GroupTask, Level, LevelBatch, batch_file
+from penstock.engines.spark.reading import ReadingRun
+from penstock.engines.spark.rehearsal import rehearsed
+from penstock.engines.spark.stages import GroupTask, Level, LevelBatch, TaskReport
+from penstock.errors import OperatorError
+from penstock.runtime.portable import portable
 from penstock.state import pickles
-from penstock.state.files import Files
+from penstock.state.files import Blob
 
 
 def run_level(
     level_pickle: bytes,
-    batch: int,
+    batch_files: str,
     partition: int,
     arriving: Iterator[pa.RecordBatch],
     spent: Callable[[dict[str, float]], None],
+    rehearses: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """A level's work on one partition; `spent` is told the busy seconds of its operators."""
+    """A level's work on one partition; `spent` is told the busy seconds of its operators.
+
+    `batch_files` are the files that tell what to do in this batch, one for each level, with their digests.
+    """
     # A slice of rows is a hundred thousand objects without a cycle: looking for one at every 700 costs a tenth.
     gc.set_threshold(100_000, 20, 20)
     pickles.dumps = dumps
     level: Level = pickle.loads(level_pickle)
-    told: LevelBatch = pickle.loads(Files(level.root).read(batch_file(level.number, batch)))
-    return wire.batches(_LevelTask(level, told, partition, spent).rows(arriving))
+    file, _, digest = batch_files.split()[level.number].partition(":")
+    told = LevelBatch.from_json(level.files.fetch(Blob(file, digest), "what a batch reads"))
+    if not rehearses:
+        return wire.batches(_LevelTask(level, told, partition, spent).rows(arriving))
+    came = list(arriving)
+    killer = rehearsed(level, lambda noting: _LevelTask(noting, told, partition, spent, True).rows(iter(came)))
+    task = _LevelTask(level, told, partition, spent)
+    return wire.batches(task.rows(iter(came)) if killer is None else task.refused(iter(came), killer))
 
 
 class _LevelTask:
     def __init__(
-        self, level: Level, batch: LevelBatch, partition: int, spent: Callable[[dict[str, float]], None]
+        self,
+        level: Level,
+        batch: LevelBatch,
+        partition: int,
+        spent: Callable[[dict[str, float]], None],
+        rehearses: bool = False,
     ) -> None:
         self._level = level
         self._batch = batch
         self._spent = spent
         self._partition = partition
+        self._rehearses = rehearses
         self._passing: list[wire.Row] = []
+        self._report: TaskReport
 
     def rows(self, arriving: Iterator[pa.RecordBatch]) -> Iterator[wire.Row]:
         """What goes on from here: tuples, rows that only pass, and a report."""
@@ -66,22 +87,47 @@ class _LevelTask:
             pass  # a failed task has not read everything, and what passes must pass
         yield from self._passed()
 
+    def refused(self, arriving: Iterator[pa.RecordBatch], error: OperatorError) -> Iterator[wire.Row]:
+        """Do nothing, and say why."""
+        if self._level.number > 0:
+            for _ in self._own(wire.rows_of(arriving)):
+                pass
+        yield from self._passed()
+        yield self._reported(TaskReport(self._level.number, self._partition, {}, {}, (), error=portable(error)))
+
     def _about(self, group: GroupTask) -> About:
         return About(self._level, self._batch, group, self._partition)
 
     def _run(self, task: GroupRun) -> Iterator[wire.Row]:
         try:
-            for row in task.rows():
+            rows = task.rows()
+            # Row by row: who ends this generator raises where it yields, and that is no failure of the task.
+            while (row := self._next(task, rows)) is not None:
                 yield self._routed(row)
                 yield from self._passed()
-            report = task.report()
-            # Not in the report: it differs between attempts, and Spark compares what they send.
-            self._spent(task.busy_seconds())
-        except Exception as error:
-            report = task.failed(error)
         finally:
             task.leave()
-        yield self._routed(wire.Row(self._level.levels, 0, 0, b"", wire.REPORT, pickle.dumps(report)))
+        yield self._reported(self._report)
+
+    def _next(self, task: GroupRun, rows: Iterator[wire.Row]) -> wire.Row | None:
+        """A task's next row; after the last one, its report is there."""
+        try:
+            row = next(rows, None)
+            if row is None:
+                self._report = task.report()
+                # Not in the report: it differs between attempts, and Spark compares what they send.
+                self._spent(task.busy_seconds())
+            return row
+        except Exception as error:
+            self._report = task.failed(error)
+        except BaseException as error:
+            if self._rehearses:
+                raise
+            self._report = replace(task.failed(error), escaped=True)
+        return None
+
+    def _reported(self, report: TaskReport) -> wire.Row:
+        return self._routed(wire.Row(self._level.levels, 0, 0, b"", wire.REPORT, pickle.dumps(report)))
 
     def _own(self, rows: Iterable[wire.Row]) -> Iterator[wire.Row]:
         for row in rows:

@@ -17,7 +17,7 @@ import numpy as np
 from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.wire import CLOSING, Slice, placed_by
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.kept import Kept
+from penstock.operators.kept import Kept, Touched
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
 from penstock.plan.groups import interleaves
@@ -53,8 +53,9 @@ class TimedStep:
         self._states = states
         self._table = TimedTable(node.kind.logic, node.kind.lateness)
         sides = node.kind.logic.sides
-        self._table.restore(Kept(dict(states.mine()), (states.shared() or [None] * sides, [False] * sides)))
-        self._table.touched = set()
+        kept = states.kept()
+        self._table.restore(Kept(kept.by_key, kept.rest or ([None] * sides, [False] * sides)))
+        self._table.touched = Touched()
         self._received = self._emitted = self._failed = self._late = 0
         self._found: list[_Found] = []
         self._dead: list[_Found] = []
@@ -105,12 +106,12 @@ class TimedStep:
             elif callable(kind.on_late):
                 try:
                     kind.on_late(value)
-                except Exception as error:
+                except BaseException as error:
                     self._fail(given, error)
-        except Exception as error:
+        except BaseException as error:
             self._fail(given, error)
 
-    def _fail(self, given: _Found, error: Exception) -> None:
+    def _fail(self, given: _Found, error: BaseException) -> None:
         letter = survived(self._flow, self._node, given.value, error)
         self._failed += 1
         if letter is not None:
@@ -124,10 +125,7 @@ class TimedStep:
 
     def keep(self) -> None:
         """Hand the changes to the store."""
-        changed = self._table.take_changed()
-        watermarks, _ = changed.rest
-        self._states.change(changed.by_key, changed.deleted)
-        self._states.keep_shared(watermarks)
+        self._states.keep(self._table.take_changed())
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return {self._node.name: (self._received, self._emitted, self._failed, self._late)}

@@ -165,6 +165,33 @@ class _Columns:
         return pa.ipc.open_stream(self.data).read_all()
 
 
+def in_slices(tables: Iterable[pa.Table | list[Any]]) -> Iterator[pa.Table | list[Any]]:
+    """The rows of tables, cut anew: each slice full, but the last, and those before something that is no table.
+
+    >>> tables = [pa.table({"n": range(ROWS_PER_SLICE)}), pa.table({"n": [7]})]
+    >>> [len(part) for part in in_slices(tables)]
+    [65536, 1]
+    """
+    waiting: list[pa.Table] = []
+    room = ROWS_PER_SLICE
+    for table in tables:
+        if isinstance(table, list):
+            if waiting:
+                yield pa.concat_tables(waiting)
+                waiting, room = [], ROWS_PER_SLICE
+            yield table
+            continue
+        while len(table):
+            piece, table = table.slice(0, room), table.slice(room)
+            waiting.append(piece)
+            room -= len(piece)
+            if not room:
+                yield pa.concat_tables(waiting)
+                waiting, room = [], ROWS_PER_SLICE
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     """Rows as record batches of a bounded size."""
     waiting: list[Row] = []

@@ -1,0 +1,138 @@
+"""The Spark engine without Spark: the same admission, tasks, exchanges, sums and manifests, all in this process.
+
+Its tasks can be looked into, broken on purpose, and run thousands of times in a minute. What Spark itself does between
+two stages is a partition of rows by target and a sort by place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.clock import FakeClock
+from penstock.engines.durable.checkpoint import Checkpoint
+from penstock.engines.durable.commits import Commits
+from penstock.engines.spark import wire
+from penstock.engines.spark.admission import Admission, Limits
+from penstock.engines.spark.batches import Batches
+from penstock.engines.spark.parts import first_partitions, group_task
+from penstock.engines.spark.pickling import pickled
+from penstock.engines.spark.stages import Level
+from penstock.engines.spark.tasks import run_level
+from penstock.plan.groups import make_plan
+
+
+class _Accumulator:
+    value: dict[str, float] = {}
+
+    def add(self, seconds: dict[str, float]) -> None:
+        pass
+
+
+class _Session:
+    """What `Batches` asks a session and its context for."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self.sparkSession = self
+        self.properties: dict[str, str] = {}
+
+    def accumulator(self, _zero: Any, _param: Any) -> _Accumulator:
+        return _Accumulator()
+
+    def setLocalProperty(self, name: str, value: str) -> None:  # noqa: N802 (Spark's name)
+        self.properties[name] = value
+
+
+class _Stages:
+    """The stages of a job, one after the other."""
+
+    def __init__(self, session: _Session, levels: list[bytes], partitions: list[int]) -> None:
+        self._session = session
+        self._levels = levels
+        self._partitions = partitions
+
+    def select(self, _column: str) -> _Stages:
+        return self
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 (Spark's name)
+        arriving = [[pa.record_batch([pa.array([number])], ["id"])] for number in range(self._partitions[0])]
+        rows: list[wire.Row] = []
+        files = self._session.properties["penstock.batch-files"]
+        for number, level in enumerate(self._levels):
+            if number:
+                arriving = self._exchanged(rows, self._partitions[number])
+            rows = [
+                row
+                for partition, batches in enumerate(arriving)
+                for row in wire.rows_of(run_level(level, files, partition, iter(batches), lambda _seconds: None))
+            ]
+        return pa.table({"payload": [row.payload for row in rows]})
+
+    @staticmethod
+    def _exchanged(rows: list[wire.Row], partitions: int) -> list[list[pa.RecordBatch]]:
+        by_target = defaultdict(list)
+        for row in reversed(rows):  # whoever sends first need not arrive first
+            by_target[row.target].append(row)
+        return [list(wire.batches(sorted(by_target[one], key=lambda row: row.place))) for one in range(partitions)]
+
+
+class _Batches(Batches):
+    def _make_stages(self, spark: Any, readers: int, tasks: dict[int, int]) -> Any:
+        plan, checkpoint = self._plan, self._checkpoint
+        first = first_partitions(plan, tasks)
+        partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
+        levels = [
+            Level(
+                number,
+                len(plan.levels),
+                checkpoint.query,
+                checkpoint.files,
+                checkpoint.buckets,
+                plan.graph.flow,
+                tuple(group_task(plan, group, tasks, first) for group in groups),
+                partitions[number + 1] if number + 1 < len(partitions) else 1,
+            )
+            for number, groups in enumerate(plan.levels)
+        ]
+        return _Stages(spark, [pickled(level, plan.graph.flow) for level in levels], [readers, *partitions[1:]])
+
+
+class InProcess:
+    """Runs a flow as the Spark engine would, in so many tasks; `run` is the only thing it can do."""
+
+    def __init__(
+        self,
+        tasks: int = 2,
+        rows_per_batch: int = 1_000_000,
+        bytes_per_batch: int = 128 << 20,
+        checkpoint: str | None = None,
+    ) -> None:
+        self._tasks = tasks
+        self._limits = Limits(rows_per_batch, bytes_per_batch)
+        self._checkpoint = checkpoint
+
+    def __repr__(self) -> str:
+        return f"InProcess({self._tasks}, {self._limits})"
+
+    def run(self, flow: Any, closes: bool = True) -> int:
+        """Returns how many batches there were."""
+        graph = flow.validate()
+        checkpoint = Checkpoint(self._checkpoint, graph, "spark", buckets=16)
+        try:
+            commits = Commits(checkpoint, graph)
+            commits.open()
+            commits.finish()
+            admission = Admission(graph, checkpoint, FakeClock(), self._limits, closes)
+            session = _Session()
+            batches = _Batches(make_plan(graph), checkpoint, commits, session, self._tasks)
+            count = 0
+            while admission.admit(batches.readers(), batches.sources_ahead) is not None:
+                batches.run(session, admission.take())
+                count += 1
+            admission.leave()
+            commits.close(has_failed=False)
+        finally:
+            checkpoint.leave()
+        return count
