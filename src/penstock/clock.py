@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
@@ -59,6 +60,11 @@ class WallClock(SystemClock):
 
     def now(self) -> float:
         return time.time()
+
+
+def wall_time(clock: Clock) -> Callable[[], float]:
+    """What tells the time of things that are kept: the machine's clock on the wall, or a simulation's own time."""
+    return WallClock().now if isinstance(clock, SystemClock) else clock.now
 
 
 class FakeClock:

@@ -7,15 +7,16 @@ period is not shown to anybody: it is neither before nor after.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.elasticity.bottleneck import Bottleneck
 from penstock.elasticity.helping import Helping
 from penstock.elasticity.predictive import Admitting, Predictive
 from penstock.elasticity.signals import Change, Controller, Signals
 from penstock.elasticity.threads import Figure7, Trend, Utilisation
-from penstock.errors import FlowError
+from penstock.errors import FlowError, PolicyError, describe_exception, short_repr
 
 _GIL_PERIODS = 60
 THREADS: Mapping[str, type[Controller]] = {"trend": Trend, "utilisation": Utilisation, "figure-7": Figure7}
@@ -69,14 +70,24 @@ class Elastic:
         chosen = [_resolved(self.replicas, REPLICAS), _resolved(self.threads, THREADS)]
         chosen.append(Admitting())
         if self.helping:
-            chosen.append(Helping() if self.helping is True else copy.deepcopy(self.helping))
+            chosen.append(Helping() if self.helping is True else _own_copy(self.helping))
         return [one for one in chosen if one is not None]
 
 
 def _resolved(given: str | Controller, known: Mapping[str, type[Controller]]) -> Controller | None:
     if isinstance(given, Controller):
-        return copy.deepcopy(given)
+        return _own_copy(given)
     return None if given == "fixed" else known[given]()
+
+
+def _own_copy(controller: Controller) -> Controller:
+    try:
+        return copy.deepcopy(controller)
+    except BaseException as error:
+        raise PolicyError(
+            f"controller {type(controller).__name__!r} can't be copied, and each run needs its own: "
+            f"{describe_exception(error)}"
+        ) from error
 
 
 class Loop:
@@ -99,7 +110,7 @@ class Loop:
         if self._is_settling:
             self._is_settling = False
             for controller in self._controllers:
-                controller.see(signals)
+                self._called(controller, controller.see, signals)
             return "", []
         for name, changes in self._asked(signals):
             real = [
@@ -121,7 +132,19 @@ class Loop:
     def _asked(self, signals: Signals) -> Sequence[tuple[str, Sequence[Change]]]:
         """In the order of precedence. All are asked, because all remember; who comes first wins."""
         found: list[tuple[str, Sequence[Change]]] = [("bounds", self._bounded(signals)), ("gil", self._veto(signals))]
-        return found + [(one.name, one.decide(signals)) for one in self._controllers]
+        return found + [(one.name, self._called(one, one.decide, signals)) for one in self._controllers]
+
+    @staticmethod
+    def _called(controller: Controller, call: Callable[[Signals], Any], signals: Signals) -> Sequence[Change]:
+        """What a controller wants; `PolicyError` for whatever it raises or returns instead."""
+        try:
+            changes = tuple(call(signals) or ())
+            if strange := [change for change in changes if not isinstance(change, Change)]:
+                raise TypeError(f"a controller decides on a list of ps.Change, not on {short_repr(strange[0])}")
+            return changes
+        except BaseException as error:
+            name = controller.name or type(controller).__name__
+            raise PolicyError(f"controller {name!r} failed: {describe_exception(error)}") from error
 
     def _bounded(self, signals: Signals) -> Sequence[Change]:
         changes = []

@@ -16,12 +16,13 @@ from penstock.errors import FlowError
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.machine import SystemCpu, available_cores
-from penstock.observe.report import OperatorReport, Report
+from penstock.observe.report import LeftBehind, OperatorReport, Report
 from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
 from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
+from penstock.runtime.flight import Flight
 from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.meter import Gauge, Meter
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
@@ -43,7 +44,11 @@ _SPLITS: Mapping[str, Callable[[], Splitter] | None] = {
     "round-robin": RoundRobin,
     "least-loaded": LeastLoaded,
 }
+_CLOSE_SECONDS = 0.5
 Threading = Literal["dynamic", "dedicated", "manual"]
+_FLIGHT_SHARE = 0.25
+"""Of the time between two checkpoints, to wait until everything is out; a little is always needed to keep all busy."""
+_LEAST_FLIGHT_SECONDS = 0.25
 
 
 class Local(Engine):
@@ -174,20 +179,20 @@ class LocalJob(BackgroundJob):
         self._driver = driver
         self._ends_at_once = False
         self._checkpoint: LocalCheckpoint | None = None
+        self._steering: Steering | None = None
         if engine.checkpoint is not None:
             self._checkpoint = LocalCheckpoint(engine.checkpoint, graph, engine.clock, engine.checkpoint_seconds)
             graph = self._checkpoint.graph
+        self._open_checkpoint = self._checkpoint
         settings = replace(settings, closes_at_end=at_end == "close", knows_changes=self._checkpoint is not None)
         self._run = Run(graph, clock, engine.policy, settings, self._driver.on_ready)
         try:
             self._run.cells = build_cells(graph, self._run)
+            self._driver.attach(self._run)
+            self._steer(engine, clock)
         except BaseException:
-            if self._checkpoint is not None:
-                self._checkpoint.leave(has_failed=True)
+            self._leave_checkpoint(has_failed=True)
             raise
-        self._driver.attach(self._run)
-        self._steering: Steering | None = None
-        self._steer(engine, clock)
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def _gauge(self, engine: Local, clock: Clock) -> Gauge:
@@ -202,14 +207,31 @@ class LocalJob(BackgroundJob):
 
     def _look(self) -> None:
         assert self._steering is not None
-        if self._steering.look() and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
+        with self._run.called("a controller"):
+            has_looked = self._steering.look()
+        if has_looked and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
             # From now on somebody sees to it that nobody fights for a GIL.
             self._run.help_seconds = PROMPT_SECONDS
 
-    def stop(self, drain: bool = True) -> None:
+    def _ask_to_stop(self, drain: bool) -> None:
         self._ends_at_once = self._ends_at_once or not drain
         self._run.stop(drain)
-        self._background.join()
+
+    def _is_inside(self) -> bool:
+        return super()._is_inside() or self._driver.is_called_from_inside()
+
+    def _abandoned(self) -> Report:
+        run = self._run
+        doing, where = run.doing.get(self._background.ident), self._background.standing
+        self._driver.leave_behind()
+        if doing or not run.left_behind:
+            run.left_behind.append(LeftBehind(doing or run.awaiting() or "the engine", where))
+            run.stuck.update(cell for cell in run.cells if cell.name == doing)
+        run.companions.end()
+        Background(run.close_cells, f"penstock-{run.flow}-leaving").join(_CLOSE_SECONDS)
+        self._leave_checkpoint(has_failed=True)
+        run.raise_failure()
+        return run.report(self._engine.name)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
         return self._run.counts()
@@ -278,13 +300,21 @@ class LocalJob(BackgroundJob):
         has_failed = True
         try:
             self._checkpoint.attach(self._run)
+            seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * self._engine.checkpoint_seconds)
+            self._run.flight = Flight(self._run, seconds, lambda: self._driver.threads)
             self._drive()
             if self._run.settings.closes_at_end and not self._ends_at_once:
                 self._checkpoint.take(self._run, closed=True)
             has_failed = False
         finally:
-            self._checkpoint.leave(has_failed)
+            self._leave_checkpoint(has_failed)
         return replace(self._run.report(self._engine.name), batches=tuple(self._checkpoint.reports))
+
+    def _leave_checkpoint(self, has_failed: bool) -> None:
+        """Once, whoever is first."""
+        checkpoint, self._open_checkpoint = self._open_checkpoint, None
+        if checkpoint is not None:
+            checkpoint.leave(has_failed)
 
     def _drive(self) -> None:
         try:

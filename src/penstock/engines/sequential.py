@@ -10,17 +10,22 @@ import asyncio
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from penstock.clock import Clock, SystemClock
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.engines.sequential_cells import Cell, cell_of
-from penstock.errors import FlowError
+from penstock.errors import FlowError, PenstockError
 from penstock.flow.nodes import Graph, PortRef
 from penstock.observe.arrivals import Arrivals, Sight
-from penstock.observe.report import Latency, OperatorReport, Report
+from penstock.observe.report import Latency, LeftBehind, OperatorReport, Report
 from penstock.runtime.background import Background, StopSignal
+from penstock.runtime.event_loop import Raised, enveloped
+from penstock.runtime.failures import told
+
+T = TypeVar("T")
 
 _TUPLES_PER_SAMPLE = 16
 _LONGEST_SLEEP_SECONDS = 0.05
@@ -65,9 +70,11 @@ class _SequentialJob(BackgroundJob):
         self._run = Run(engine, graph, at_end, self._stop)
         self._background = Background(self._run.to_the_end, name=f"penstock-{graph.flow}")
 
-    def stop(self, drain: bool = True) -> None:
+    def _ask_to_stop(self, drain: bool) -> None:
         self._stop.request(drain)
-        self._background.join()
+
+    def _abandoned(self) -> Report:
+        return self._run.abandoned(self._background.standing)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
         return self._run.counts()
@@ -82,7 +89,12 @@ class Run:
         self.clock = engine.clock
         self.stop = stop
         self.recorded: dict[str, list[Sight]] = {}
-        self._at_end = at_end
+        self.closes = at_end == "close"
+        self._started = self.clock.now()
+        self._opened: deque[Cell] = deque()
+        """Those that are to be left, in this order."""
+        self._current: Cell | None = None
+        """Whose code is running."""
         self._ready: list[int] = []
         self._latencies: deque[float] = deque(maxlen=100_000)
         self._tuples_read = 0
@@ -96,33 +108,65 @@ class Run:
                     by_name[reader.node].writers.append(cell)
 
     def to_the_end(self) -> Report:
-        started = self.clock.now()
-        opened: list[Cell] = []
-        has_failed = False
+        has_failed = True
         try:
             for cell in reversed(self.cells):  # sinks first: what can't be written need not be read
-                opened.append(cell)
-                cell.open()
-            self._read_everything()
-            if not self.stop.at_once:
-                self._let_everything_out()
-        except BaseException:
-            has_failed = True
-            raise
+                if self.stop.at_once:
+                    break
+                self._opened.append(cell)
+                self._in(cell, cell.open, " when it was opened")
+            else:
+                self._read_everything()
+                if not self.stop.at_once:
+                    self._let_everything_out()
+            has_failed = False
         finally:
-            for cell in opened:
-                cell.leave(has_failed)
+            self._leave(has_failed)
             if self._async_runner is not None:
                 self._async_runner.close()
+        return self._report()
+
+    def abandoned(self, where: str) -> Report:
+        """Called by another thread: an operator does not come back. Close the others, and tell."""
+        stuck = self._current
+        self._opened = deque(cell for cell in self._opened if cell is not stuck)
+        self._leave(has_failed=False)
+        return self._report([LeftBehind("the engine" if stuck is None else stuck.node.name, where)])
+
+    def _in(self, cell: Cell, call: Callable[[], T], when: str = "") -> T:
+        """Let a cell do something; what users' code raises names its operator."""
+        self._current = cell
+        try:
+            return call()
+        except BaseException as error:
+            found = told(self.graph.flow, [cell.node], error, when)
+            raise found from found.__cause__
+        finally:
+            self._current = None
+
+    def _leave(self, has_failed: bool) -> None:
+        """Each once, whoever asks; the first error is raised, unless the run has failed already."""
+        first: PenstockError | None = None
+        while self._opened:
+            cell = self._opened.popleft()
+            try:
+                self._in(cell, partial(cell.leave, has_failed), " when it was closed")
+            except PenstockError as error:
+                first = first or error
+        if first is not None and not has_failed:
+            raise first
+
+    def _report(self, left_behind: Sequence[LeftBehind] = ()) -> Report:
         return Report(
             self.graph.flow,
             self.engine.name,
-            self.clock.now() - started,
+            self.clock.now() - self._started,
             self.counts(),
-            Latency.of(self._latencies),
+            Latency.of(tuple(self._latencies)),
             arrivals=Arrivals({loop: tuple(sights) for loop, sights in self.recorded.items()})
             if self.engine.record_arrivals
             else None,
+            left_behind=left_behind,
         )
 
     def counts(self) -> dict[str, OperatorReport]:
@@ -135,7 +179,10 @@ class Run:
         """Run a coroutine to its end on this run's event loop."""
         if self._async_runner is None:
             self._async_runner = asyncio.Runner()
-        return self._async_runner.run(_limited(awaitable, timeout_seconds))
+        try:
+            return self._async_runner.run(enveloped(awaitable, timeout_seconds))
+        except Raised as raised:
+            raise raised.error from None
 
     def _read_everything(self) -> None:
         self._settle()
@@ -153,7 +200,7 @@ class Run:
     def _read_one(self, source: Cell) -> float:
         """Read a tuple and let it through; returns how long to wait if there was none."""
         started = self.clock.now()
-        idle_seconds = source.turn()
+        idle_seconds = self._in(source, source.turn)
         self._settle()
         self._tuples_read += 1
         if self._tuples_read % _TUPLES_PER_SAMPLE == 0:
@@ -165,11 +212,11 @@ class Run:
         while self._ready and not self.stop.at_once:
             cell = self.cells[-heapq.heappop(self._ready)]
             if not cell.is_done:
-                cell.step()
+                self._in(cell, cell.step)
 
     def _let_everything_out(self) -> None:
         """The sources have ended: close their streams; what rests then waits for control inputs only."""
-        if self._at_end == "keep":
+        if not self.closes:
             return
         for cell in self.cells:
             if not cell.node.inputs and not cell.is_done:
@@ -186,8 +233,3 @@ class Run:
                 f"flow {self.graph.flow!r}: {', '.join(stuck)} waits for what never came; do the arrivals= to be "
                 "repeated belong to this flow?"
             )
-
-
-async def _limited(awaitable: Callable[[], Any], timeout_seconds: float | None) -> Any:
-    async with asyncio.timeout(timeout_seconds):
-        return await awaitable()

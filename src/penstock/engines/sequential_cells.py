@@ -6,7 +6,8 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.source import Unreadable, splits_from
+from penstock.connectors.reached import read, resume
+from penstock.connectors.source import Unreadable
 from penstock.flow.nodes import Applies, Loops, Node, Reads, Remembers, Waits, Writes
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, outputs_of, rows_of_batch
@@ -104,7 +105,7 @@ class Cell:
             if all(cell.is_done for readers in writer.targets for cell, _ in readers):
                 writer.complete()
 
-    def failed(self, value: Any, error: Exception) -> None:
+    def failed(self, value: Any, error: BaseException) -> None:
         """An operator's own `on_error` decides."""
         if is_fatal(self.node, error):
             report = reported(self.run.graph.flow, self.node, value, error)
@@ -115,7 +116,7 @@ class Cell:
         if self.node.on_error == "dead-letter":
             self.send_dead_letter(value, error)
 
-    def send_dead_letter(self, value: Any, error: Exception) -> None:
+    def send_dead_letter(self, value: Any, error: BaseException) -> None:
         self.send(self.node.outputs, dead_letter(self.node, value, error))
 
     def counts(self) -> OperatorReport:
@@ -126,13 +127,13 @@ class SourceCell(Cell):
     def open(self) -> None:
         assert isinstance(self.node.kind, Reads)
         source = self.node.kind.source
-        splits = list(splits_from(source))
-        self._chunks = (chunk for split in splits for chunk in source.read(split, self.run.clock))
+        splits = list(resume(source, closes=self.run.closes))
+        self._chunks = read(source, splits, lambda split: source.read(split, self.run.clock))
         self._waiting: deque[Any] = deque()
 
     def turn(self) -> float:
         if not self._waiting:
-            chunk = next(self._chunks, None)
+            _, chunk = next(self._chunks, ("", None))
             if chunk is None:
                 self.has_ended = True
                 return 0
@@ -158,7 +159,7 @@ class FunctionCell(Cell):
         assert isinstance(kind, Applies)
         try:
             outputs = self._outputs(kind, value)
-        except Exception as error:
+        except BaseException as error:
             self.failed(value, error)
             return
         for place, values in enumerate(outputs):
@@ -193,7 +194,7 @@ class StateCell(Cell):
             now = self.run.clock.now() if kind.time is None else checked_time(kind.time(value))
             state, output = kind.fn(self._states.get(identity, now), value)
             outputs = listed(Form.FLAT_MAP, kind.fn, output) if kind.many else [output]
-        except Exception as error:
+        except BaseException as error:
             self.failed(value, error)
             return
         self._states.put(identity, state, now)
@@ -212,7 +213,7 @@ class TimedCell(Cell):
         try:
             key, time = kind.keys[port].fn(value), kind.times[port](value)
             fired = self._table.advance(port, time)
-        except Exception as error:
+        except BaseException as error:
             self.failed(value, error)
             return
         self._let_out(fired)
@@ -221,7 +222,7 @@ class TimedCell(Cell):
         except LateTuple as late:
             self._late += 1
             self._came_late(kind, value, late)
-        except Exception as error:
+        except BaseException as error:
             self.failed(value, error)
 
     def _came_late(self, kind: Waits, value: Any, late: LateTuple) -> None:
@@ -230,7 +231,7 @@ class TimedCell(Cell):
         elif callable(kind.on_late):
             try:
                 kind.on_late(value)
-            except Exception as error:
+            except BaseException as error:
                 self.failed(value, error)
 
     def ended(self, port: int) -> None:
@@ -282,7 +283,7 @@ class LoopCell(Cell):
         try:
             key = self._kind.keys[port].fn(value) if self._kind.keys else None
             loop = self._loops.get(key_bytes(key)) or self._new_loop(key)
-        except Exception as error:
+        except BaseException as error:
             self.failed(value, error)
             return
         loop.ports[port].arrive(value)

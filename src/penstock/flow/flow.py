@@ -164,24 +164,23 @@ class Flow:
     # Running
 
     def run(self, engine: str | Engine = "spark", *, at_end: AtEnd | None = None, **options: Any) -> Report:
-        """Run to the end; Ctrl-C lets what is under way finish first, a second one does not."""
+        """Run to the end; Ctrl-C or SIGTERM let what is under way finish first, a second one does not."""
+        from penstock.runtime.signals import Terminated, attended
+
         job = self.start(engine, at_end=at_end, **options)
         try:
-            return job.wait()
-        except KeyboardInterrupt:
-            try:
-                job.stop(drain=True)
-            except KeyboardInterrupt:
-                job.stop(drain=False)
-            raise
+            return attended(job, job.wait)
+        except Terminated:
+            raise SystemExit(Terminated.exit_code) from None
 
     def start(self, engine: str | Engine = "spark", *, at_end: AtEnd | None = None, **options: Any) -> Job:
         """Begin to run and return at once."""
         from penstock.engines import resolve
+        from penstock.engines.base import stopped_at_exit
 
         if at_end not in (None, "close", "keep"):
             raise FlowError(f"at_end= is 'close' or 'keep', not {at_end!r}")
-        return resolve(engine, **options).start(self.validate(), at_end)
+        return stopped_at_exit(resolve(engine, **options).start(self.validate(), at_end))
 
     # For streams
 

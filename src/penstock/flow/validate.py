@@ -69,6 +69,15 @@ def _check_sinks(flow: str, nodes: Iterable[Node]) -> None:
     if not any(map(ends_here, nodes)):
         last = list(nodes)[-1].name
         raise FlowError(f"flow {flow!r} has no sink, so nothing would come of it: end {last!r} with .write(ps.sinks.…)")
+    seen: dict[object, str] = {}
+    for node in nodes:
+        if not isinstance(node.kind, Writes) or (place := node.kind.sink.place) is None:
+            continue
+        if (other := seen.setdefault(place, node.name)) != node.name:
+            raise FlowError(
+                f"flow {flow!r}: sinks {other!r} and {node.name!r} both write to {node.kind.sink.describe()!r}; give "
+                "each a place of its own, or merge their streams before one sink"
+            )
 
 
 def _check_dead_letters(nodes: Iterable[Node]) -> None:

@@ -86,6 +86,17 @@ class Simulation:
 
 
 @dataclass(frozen=True)
+class LeftBehind:
+    """An operator that did not come back when the run was ended at once, and the line of its code that it stands at."""
+
+    operator: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"left behind: {self.operator} at {self.where}"
+
+
+@dataclass(frozen=True)
 class Report:
     """What a run has done; printed, it is a table."""
 
@@ -100,6 +111,8 @@ class Report:
     batches: Sequence[BatchReport] = ()
     """The last batches, on an engine that works in batches."""
     simulation: Simulation | None = None
+    left_behind: Sequence[LeftBehind] = ()
+    """What did not come back when the run was ended at once."""
 
     def __str__(self) -> str:
         head = f"flow {self.flow} on {self.engine}: {self.elapsed_seconds:.3f} s"
@@ -108,7 +121,7 @@ class Report:
         if self.batches:
             rate = sum(batch.rows for batch in self.batches) / max(1e-9, sum(batch.seconds for batch in self.batches))
             head += f", {self.batches[-1].number + 1:,} batches, {rate:,.0f} rows/s"
-        return head + "\n" + operators_table(self.operators)
+        return "\n".join([head, operators_table(self.operators), *map(str, self.left_behind)])
 
 
 def operators_table(operators: Mapping[str, OperatorReport]) -> str:

@@ -32,6 +32,32 @@ def changed_of(touched: Collection[Hashable], states: Mapping[Any, Any], rest: A
     return Changed(by_key, [key for key in touched if key not in states], rest)
 
 
+class Touched(dict[Any, bool]):
+    """The keys whose states may have changed since a store was last told of changes, and whether the store has each.
+
+    What has come and gone in between leaves nothing here: the store need not hear of it.
+
+    >>> touched = Touched()
+    >>> touched.came("a"), touched.changed("b"), touched.went("a"), touched.went("b")
+    (None, None, None, None)
+    >>> touched
+    {'b': True}
+    """
+
+    def came(self, key: Hashable) -> None:
+        """It has got a state."""
+        self.setdefault(key, False)
+
+    def changed(self, key: Hashable) -> None:
+        """Its state may be another one from now on."""
+        self.setdefault(key, True)
+
+    def went(self, key: Hashable) -> None:
+        """Its state is no more."""
+        if not self.setdefault(key, True):
+            del self[key]
+
+
 class Ageing(dict[Any, Any]):
     """The states of a keyed function, of which those that were not touched lately lie aside.
 

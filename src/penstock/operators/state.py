@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from penstock.operators.kept import Changed, Kept, changed_of
+from penstock.operators.kept import Changed, Kept, Touched, changed_of
 from penstock.operators.times import Span, Time
 
 _MISSING: Any = object()
@@ -26,8 +26,8 @@ class StateTable:
         self._ttl = ttl
         self._states: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
         self._now: Any = None
-        self.touched: set[Hashable] | None = None
-        """Where changes are asked for: the keys that had some, or are gone."""
+        self.touched: Touched | None = None
+        """Where changes are asked for."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -39,15 +39,15 @@ class StateTable:
         if state is _MISSING:
             return self._init()
         if self.touched is not None:  # whoever is given it may change it in place, and then fail
-            self.touched.add(key)
+            self.touched.changed(key)
         return state
 
     def put(self, key: Hashable, state: Any, now: Time | None = None) -> None:
+        if self.touched is not None:
+            (self.touched.changed if key in self._states else self.touched.came)(key)
         self._states[key] = (state, self._latest(now))
         if self._ttl is not None:
             self._states.move_to_end(key)
-        if self.touched is not None:
-            self.touched.add(key)
 
     def snapshot(self) -> Kept:
         """Everything that it remembers: states with the time at which each was left alone, and the latest time."""
@@ -60,7 +60,7 @@ class StateTable:
     def take_changed(self) -> Changed:
         """The same of those that were touched since this was last called."""
         assert self.touched is not None
-        touched, self.touched = self.touched, set()
+        touched, self.touched = self.touched, Touched()
         return changed_of(touched, self._states, self._now)
 
     def _latest(self, now: Time | None) -> Any:
@@ -81,7 +81,7 @@ class StateTable:
                 return
             del self._states[key]
             if self.touched is not None:
-                self.touched.add(key)
+                self.touched.went(key)
 
 
 def counting(count: int, _value: Any) -> tuple[int, int]:

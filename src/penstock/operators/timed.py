@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.operators.kept import Changed, Kept, changed_of
+from penstock.operators.kept import Changed, Kept, Touched, changed_of
 from penstock.operators.times import Span, Time, checked_time, exact_time, shown_time
 from penstock.ordering.keys import firing_order, key_bytes
 
@@ -56,7 +56,7 @@ class Fired(NamedTuple):
     timer: Timer
     key: Hashable
     outputs: Sequence[Any]
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class Entry:
@@ -84,8 +84,8 @@ class TimedTable:
         self._closed = [False] * logic.sides
         self._entries: dict[bytes, Entry] = {}
         self._timers: list[Timer] = []
-        self.touched: set[bytes] | None = None
-        """Where changes are asked for: the keys that may have some, or are gone."""
+        self.touched: Touched | None = None
+        """Where changes are asked for."""
 
     def advance(self, side: int, time: Time) -> list[Fired]:
         """A value of this time is next on this side: return what fires because of it, before it is added."""
@@ -113,9 +113,7 @@ class TimedTable:
         """Take a value in, after `advance`; return what it gives at once, or raise `LateTuple`."""
         time = self._normal(time)
         identity = key_bytes(key)
-        entry = self._entry(identity)
-        if entry is None:
-            entry = Entry(key, self._logic.create())
+        entry = self._entry(identity) or Entry(key, self._logic.create())
         try:
             outputs = self._logic.add(entry.state, side, value, time, self._watermarks[side])
         except LateTuple:
@@ -124,6 +122,8 @@ class TimedTable:
         self._schedule(identity, entry)
         if entry.scheduled is not None:
             self._entries[identity] = entry
+            if self.touched is not None:
+                self.touched.came(identity)  # unless it was touched before
         return outputs
 
     def close(self, side: int) -> list[Fired]:
@@ -144,16 +144,18 @@ class TimedTable:
     def take_changed(self) -> Changed:
         """The same of the keys that were touched since this was last called."""
         assert self.touched is not None
-        touched, self.touched = self.touched, set()
+        touched, self.touched = self.touched, Touched()
         return changed_of(touched, self._entries, self._sides())
 
     def _sides(self) -> Any:
         return list(self._watermarks), list(self._closed)
 
     def _entry(self, identity: bytes) -> Entry | None:
-        if self.touched is not None:
-            self.touched.add(identity)
-        return self._entries.get(identity)
+        """What there is of a key; whoever asks may change it."""
+        entry = self._entries.get(identity)
+        if entry is not None and self.touched is not None:
+            self.touched.changed(identity)
+        return entry
 
     def _normal(self, time: Time) -> Time:
         checked_time(time)
@@ -182,11 +184,13 @@ class TimedTable:
             entry.scheduled = None
             try:
                 found.append(Fired(timer, entry.key, self._logic.fire(entry.key, entry.state, due)))
-            except Exception as error:
+            except BaseException as error:
                 found.append(Fired(timer, entry.key, (), error))
             self._schedule(identity, entry)
             if entry.scheduled is None:
                 del self._entries[identity]
+                if self.touched is not None:
+                    self.touched.went(identity)
         return found
 
     def _is_due(self, timer: Time, watermark: Time) -> bool:

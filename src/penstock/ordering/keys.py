@@ -8,6 +8,7 @@ import numbers
 import struct
 import uuid
 import zlib
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -16,6 +17,7 @@ from typing import Any
 from penstock.errors import FlowError, short_repr
 
 _LONG = 1 << 63
+_NAN = b"fnan"
 _EPOCH = datetime.datetime(1970, 1, 1)
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -42,6 +44,31 @@ def key_bytes(key: Any) -> bytes:
     if kind is int or kind is bool:
         return b"i%d" % key if -_LONG <= key < _LONG else _integer_bytes(key)
     return _other_key_bytes(key)
+
+
+@dataclass(frozen=True)
+class StoredKey:
+    """Stands in a store for a key that is not equal to itself: no NaN is the same as another one, but their bytes are.
+
+    >>> stored_key(float("nan")) == stored_key(float("nan")), stored_key("a")
+    (True, 'a')
+    """
+
+    identity: bytes
+    key: Any = field(compare=False)
+
+
+def stored_key(key: Any) -> Any:
+    """A key as a store keeps it: most often as it is."""
+    if not isinstance(key, float | Decimal | tuple):
+        return key
+    identity = key_bytes(key)
+    return StoredKey(identity, key) if _NAN in identity else key
+
+
+def identity_of(stored: Any) -> bytes:
+    """The canonical bytes of a key as a store keeps it."""
+    return stored.identity if isinstance(stored, StoredKey) else key_bytes(stored)
 
 
 def bucket_of(identity: bytes, buckets: int) -> int:

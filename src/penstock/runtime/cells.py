@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.flow.nodes import Node
 from penstock.observe.report import OperatorReport
 from penstock.operators.kept import Changed, Kept
-from penstock.runtime.failures import dead_letter, is_fatal, reported
+from penstock.runtime.failures import dead_letter, is_fatal, reported, told
 from penstock.runtime.policies import OperatorView
 from penstock.runtime.ports import Helped, Port
 
@@ -96,6 +96,7 @@ class Cell(ABC):
         self.view = OperatorView(self)
         """What policies see of it."""
         self.is_complete = False
+        self.is_cut_short = False
         self.is_known = False
         """Somebody keeps what it remembers, and wants to hear of changes only."""
         self._status = Status.IDLE
@@ -182,8 +183,8 @@ class Cell(ABC):
         """What has changed since this was last called."""
         return {}
 
-    def offsets(self) -> dict[str, dict[str, int]]:
-        """How far sources have been read, by partition."""
+    def offsets(self) -> dict[str, Any]:
+        """How far sources have been read, as `Reached` in JSON."""
         return {}
 
     def restore_offsets(self, offsets: Mapping[str, Any]) -> None:
@@ -241,6 +242,9 @@ class Cell(ABC):
 
     def complete(self) -> None:
         """Nothing more comes from here: readers see the end, and writers write for nobody."""
+        self.is_cut_short = self.may_be_cut_short()
+        for target, values, _ in self._outbox:
+            target.drop(values)
         self._outbox.clear()
         for port in self.inputs:
             port.discard()
@@ -252,6 +256,11 @@ class Cell(ABC):
         # Last, because a run in which nobody runs is at rest: everyone must have been told by then.
         with self._lock:
             self._status = Status.COMPLETE
+
+    def may_be_cut_short(self) -> bool:
+        """Whether it ends with something undone, as it may where everybody whom it writes for has ended before it."""
+        readers = [port.reader for targets in self.outputs for port in targets]
+        return bool(readers) and all(reader.is_complete for reader in readers)
 
     def leave_to_successor(self) -> None:
         """Called by the worker in this cell: it is nothing any more, and its ports are another cell's."""
@@ -288,6 +297,10 @@ class Cell(ABC):
             self.learn(cost)
         self.charge(seconds)
 
+    def pace(self, threads: int) -> float | None:
+        """How many seconds one tuple more takes on so many threads; `None` as long as nobody knows."""
+        return self.seconds_per_tuple if self.passed()[0] else None
+
     def charge(self, seconds: float) -> None:
         self.counters[self.name].busy_seconds += seconds
 
@@ -321,7 +334,9 @@ class Cell(ABC):
     def give(self, port: int, values: list[Any], born: float) -> None:
         """Put values into the outbox, for every reader of an output port."""
         if values:
-            self._outbox += [(target, values, born) for target in self.outputs[port]]
+            for target in self.outputs[port]:
+                target.total_given += len(values)
+                self._outbox.append((target, values, born))
 
     def flush(self) -> bool:
         """Hand over what is in the outbox; `False` if a port is full, in which case it will notify this cell."""
@@ -353,6 +368,8 @@ class Cell(ABC):
         if self.blocked_on is None:
             self._blocked_since = port.full_since = self.run.clock.now()
         self.blocked_on = port
+        if self.run.flight is not None:
+            self.run.flight.look()  # by now more may be known about what a tuple costs there
 
     def _end_waiting(self) -> None:
         port = self.blocked_on
@@ -381,7 +398,7 @@ class Cell(ABC):
 
     # Failing
 
-    def failed(self, node: Node, value: Any, error: Exception, born: float) -> None:
+    def failed(self, node: Node, value: Any, error: BaseException, born: float) -> None:
         """Skip or dead-letter a tuple, or end the flow by raising."""
         if is_fatal(node, error):
             report = reported(self.run.flow, node, value, error)
@@ -391,7 +408,11 @@ class Cell(ABC):
         if node.on_error == "dead-letter":
             self.give_dead_letter(node, value, error, born)
 
-    def give_dead_letter(self, node: Node, value: Any, error: Exception, born: float) -> None:
+    def crashed(self, error: BaseException) -> Failed:
+        """What to unwind with when something has failed that is no single tuple."""
+        return Failed(self.place, told(self.run.flow, self.nodes, error))
+
+    def give_dead_letter(self, node: Node, value: Any, error: BaseException, born: float) -> None:
         self.give(self.dead_letter_port(node), [dead_letter(node, value, error)], born)
 
     def dead_letter_port(self, node: Node) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType
@@ -18,15 +18,15 @@ from typing import Any
 
 from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.operators.functions import Form, listed
-from penstock.operators.kept import Ageing, Changed, Kept
+from penstock.operators.kept import Ageing, Changed, Kept, Touched
 from penstock.operators.state import StateTable
 from penstock.operators.times import checked_time
-from penstock.ordering.keys import key_bytes
+from penstock.ordering.keys import StoredKey, key_bytes, stored_key
 
 MOST_EXPANDING = 8
 """Each step that makes several tuples of one is a loop in a loop, and Python nests no more than twenty blocks."""
 
-Fail = Callable[[int, Any, Exception], None]
+Fail = Callable[[int, Any, BaseException], None]
 """Called with the number of the step, its input and the error; raises to end the loop."""
 Loop = Callable[[Sequence[Any], Sequence[list[Any]], Callable[..., None], list[int]], None]
 """`loop(values, outputs, fail, passed)` appends to the outputs, and counts in `passed` what its steps let through.
@@ -149,7 +149,7 @@ def kept_of(part: Part) -> Kept:
         kept: Kept = part["remember"].states.snapshot()
         return kept
     states = part["states"]
-    return Kept(states.everything() if isinstance(states, Ageing) else states)
+    return Kept(_stored(states.everything() if isinstance(states, Ageing) else states))
 
 
 def changed_in(part: Part) -> Changed:
@@ -157,7 +157,11 @@ def changed_in(part: Part) -> Changed:
     if "remember" in part:
         changed: Changed = part["remember"].states.take_changed()
         return changed
-    return Changed(part["states"].take_changed())
+    return Changed(_stored(part["states"].take_changed()))
+
+
+def _stored(states: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {stored_key(key): state for key, state in states.items()}
 
 
 def restore_part(part: Part, kept: Kept) -> None:
@@ -165,8 +169,7 @@ def restore_part(part: Part, kept: Kept) -> None:
     if "remember" in part:
         part["remember"].states.restore(kept)
         return
-    # A NaN that was pickled is another one than that which all are looked up by.
-    found = {normal_key(key) if isinstance(key, float | tuple) else key: state for key, state in kept.by_key.items()}
+    found = {normal_key(key.key) if isinstance(key, StoredKey) else key: state for key, state in kept.by_key.items()}
     states = part["states"]
     (states.put_aside if isinstance(states, Ageing) else states.update)(found)
 
@@ -198,11 +201,11 @@ def _code(source: str) -> CodeType:
     return compile(source, "<penstock chain>", "exec")
 
 
-def _located(steps: Steps, error: Exception, variables: dict[str, Any]) -> tuple[int, Any, Exception]:
+def _located(steps: Steps, error: BaseException, variables: dict[str, Any]) -> tuple[int, Any, BaseException]:
     """The step that raised, by the line of the loop that the traceback begins with, and its input."""
-    assert error.__traceback__ is not None
-    place, variable = steps[error.__traceback__.tb_lineno]
-    return place, variables[variable], error
+    line = None if error.__traceback__ is None else error.__traceback__.tb_lineno
+    place, variable = steps.get(line or 0, (0, "v0"))  # what comes from outside may come anywhere
+    return place, variables.get(variable), error
 
 
 class _Writer:
@@ -264,7 +267,7 @@ class _Writer:
 
     def _caught(self) -> None:
         self._indent -= 1
-        self._line("except Exception as error:")
+        self._line("except BaseException as error:")
         self._indent += 1
         self._line("fail(*located(error, locals())" + (", number)" if self._is_numbered else ")"))
         self._line("continue")
@@ -308,7 +311,7 @@ class _Writer:
             self._value = result
         else:
             self._step(place, f"s, {result} = f{place}(s, {value})", f"{result} = listed(FLAT_MAP, f{place}, {result})")
-            self._line(f"states{place}[k] = s")
+            self._step(place, f"states{place}[k] = s")
             self._caught()
             self._each(result, result)
         if kind.with_key:
@@ -357,7 +360,7 @@ class _Forgetting:
         self._kind = kind
         self._now = now
         self.states = StateTable(kind.init, kind.ttl)
-        self.states.touched = set() if knows_changes else None
+        self.states.touched = Touched() if knows_changes else None
 
     def __call__(self, value: Any) -> list[Any]:
         kind = self._kind

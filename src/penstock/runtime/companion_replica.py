@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import OperatorError, PenstockError
 from penstock.flow.nodes import Node
 from penstock.runtime.cells import Failed
-from penstock.runtime.companions import Program
-from penstock.runtime.failures import reported
+from penstock.runtime.companions import Interrupted, Program
 from penstock.runtime.function_cells import FunctionCell
 from penstock.runtime.portable import revived
 from penstock.runtime.ports import Port
@@ -31,10 +29,8 @@ class CompanionReplica(Replica, FunctionCell):
     def run_chunk(self, values: list[Any]) -> None:
         try:
             answer = self.run.companions.run(self._program, values)
-        except OperatorError as died:
-            raise Failed(self.place, died) from None
-        except Exception as error:  # a tuple that can't be pickled
-            raise Failed(self.place, self._told(error, values)) from None
+        except Interrupted as interrupted:
+            raise Failed(self.place, interrupted) from None
         for port, found in answer.given:
             self.give(port, found, self._born)
         for name, (received, emitted, failed, busy_seconds) in answer.counts.items():
@@ -45,14 +41,7 @@ class CompanionReplica(Replica, FunctionCell):
                 counters.failed += failed
                 counters.busy_seconds += busy_seconds
         if answer.error is not None:
-            raise Failed(self.place, self._told(revived(answer.error), values))
-
-    def _told(self, error: Exception, values: list[Any]) -> PenstockError:
-        """What the operator has said of a tuple; or that something went wrong between the processes."""
-        told = reported(self.run.flow, self.nodes[0], values, error)
-        if told is not error:
-            told.__cause__ = error
-        return told
+            raise self.crashed(revived(answer.error))
 
     def charge(self, seconds: float) -> None:
         """The companion says how long its operators were busy."""

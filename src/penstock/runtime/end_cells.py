@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.source import Chunk, Unreadable, splits_from
+from penstock.connectors.reached import Progress, Reached, check, read, resume
+from penstock.connectors.source import Chunk, Split, Unreadable
 from penstock.flow.nodes import Node, Reads, Writes
 from penstock.runtime.cells import Cell
+from penstock.runtime.flight import chunks_within
+from penstock.runtime.own_thread import open_on_one_thread
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -27,19 +30,35 @@ class SourceCell(Cell):
         assert isinstance(node.kind, Reads)
         self._source = node.kind.source
         self._has_ended = False
-        self._offset: dict[str, int] = {}
+        self._reached = Reached()
+        self._progress = Progress(self._source)
+        self._began_at: dict[str, int] = {}
 
     def open(self) -> None:
-        splits = list(splits_from(self._source, self._offset))
-        self._chunks = (
-            (split.partition, chunk) for split in splits for chunk in self._source.read(split, self.run.clock)
-        )
+        splits = list(resume(self._source, self._reached, self.run.settings.closes_at_end))
+        first = {split.partition: split.start for split in reversed(splits)}
+        self._began_at = {**self._reached.positions, **first}
+        self._chunks = read(self._source, splits, self._chunks_of)
 
-    def offsets(self) -> dict[str, dict[str, int]]:
-        return {self.name: dict(self._offset)}
+    def _chunks_of(self, split: Split) -> Iterator[Chunk]:
+        source, clock, flight = self._source, self.run.clock, self.run.flight
+        if flight is None:
+            return source.read(split, clock)
+        return chunks_within(source, split, clock, lambda: flight.most_of(self))
+
+    def rows_passed(self) -> int | None:
+        """How many tuples lie between where it began and where it is now; `None` where positions are no tuples."""
+        if not self._source.counts_rows:
+            return None
+        positions = self._progress.positions
+        return sum(reached - self._began_at.get(partition, 0) for partition, reached in positions.items())
+
+    def offsets(self) -> dict[str, Any]:
+        return {self.name: self._progress.reached().to_json()}
 
     def restore_offsets(self, offsets: Mapping[str, Any]) -> None:
-        self._offset = dict(offsets.get(self.name, {}))
+        self._reached = Reached.from_json(offsets.get(self.name, {}))
+        self._progress = Progress(self._source, self._reached)
 
     def offered(self) -> float | None:
         """How many tuples have come to it, read or not, where that is known."""
@@ -68,12 +87,13 @@ class SourceCell(Cell):
             self._read(node, partition, chunk, now)
 
     def _read(self, node: Node, partition: str, chunk: Chunk, now: float) -> None:
-        self._offset[partition] = chunk.end
+        self._progress.advance(partition, chunk.end)
         self._send(node, chunk, now if chunk.came is None else chunk.came)
         self.run.pause_if_due()
 
     def _send(self, node: Node, chunk: Chunk, born: float) -> None:
-        values = chunk.values if isinstance(chunk.values, list) else list(chunk.values)
+        # A copy, for its reader may fill the same list again; those that promise something never do.
+        values = chunk.values if chunk.all_readable and isinstance(chunk.values, list) else list(chunk.values)
         counters = self.counters[node.name]
         counters.received += len(values)
         if chunk.all_readable or Unreadable not in map(type, values):
@@ -100,7 +120,8 @@ class AsyncSourceCell(SourceCell):
     """A source that awaits what it reads: the event loop fills a small buffer and waits while it is full."""
 
     def open(self) -> None:
-        self._buffer: deque[tuple[str, Chunk] | Exception | None] = deque()
+        self._began_at = dict(self._reached.positions)
+        self._buffer: deque[tuple[str, Chunk] | BaseException | None] = deque()
         self._has_room = asyncio.Event()
         self._pump = self.run.event_loop.submit(self._fill())
 
@@ -115,9 +136,9 @@ class AsyncSourceCell(SourceCell):
         (node,) = self.nodes
         found = self._buffer.popleft()
         self.run.event_loop.call(self._has_room.set)
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             self._has_ended = True
-            self.failed(node, None, found, self.run.clock.now())
+            raise self.crashed(found)
         if not isinstance(found, tuple):
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
@@ -125,16 +146,17 @@ class AsyncSourceCell(SourceCell):
         self._read(node, *found, self.run.clock.now())
 
     async def _fill(self) -> None:
-        last: Exception | None = None
+        last: BaseException | None = None
         try:
-            for split in splits_from(self._source, self._offset):
+            for split in resume(self._source, self._reached, self.run.settings.closes_at_end):
+                check(self._source, split)
                 async for chunk in self._source.read_async(split):
                     self._buffer.append((split.partition, chunk))
                     self.notify()
                     while len(self._buffer) >= _CHUNKS_AHEAD:
                         self._has_room.clear()
                         await self._has_room.wait()
-        except Exception as error:
+        except BaseException as error:
             last = error
         self._buffer.append(last)
         self.notify()
@@ -154,9 +176,11 @@ class SinkCell(Cell):
         self._port = port
         self._values: list[Any] = []
         self._born = 0.0
+        self.written = 0
+        """Tuples that its sink has taken."""
 
     def open(self) -> None:
-        self._writer = self._sink.open()
+        self._writer = open_on_one_thread(self._sink)
 
     def take(self) -> bool:
         closed = self._port.closed
@@ -172,11 +196,23 @@ class SinkCell(Cell):
         self.processed = len(values)
         counters.received += len(values)
         rest = values
-        while rest and (rejected := self._writer.write(rest)):
+        while rest and (rejected := self._writer.write(self._lent(rest))):
+            self.written += rejected.position
             self.failed(node, rest[rejected.position], rejected.error, self._born)
             rest = rest[rejected.position + 1 :]
+        self.written += len(rest)
         self.run.on_latency(self.run.clock.now() - self._born)
 
+    def _lent(self, values: list[Any]) -> list[Any]:
+        """A user's sink may empty the list that it is given, and other readers of the stream have the same one."""
+        return values if self._sink.any_thread else list(values)
+
     def leave(self, has_failed: bool) -> None:
-        if hasattr(self, "_writer"):
-            self._writer.abandon() if has_failed else self._writer.close()
+        if not hasattr(self, "_writer"):
+            return
+        if not self.run.adds_up:
+            self._writer.discard()
+        elif has_failed:
+            self._writer.abandon()
+        else:
+            self._writer.close()

@@ -6,11 +6,16 @@ import asyncio
 import heapq
 import math
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Protocol
 
+from penstock.observe.report import LeftBehind
+from penstock.runtime.standing import Abandoned, abandon, standing
+
 _REAL_SECONDS = 0.001
+_PATIENCE_SECONDS = 0.5
 
 
 class EventLoop(Protocol):
@@ -24,9 +29,33 @@ class EventLoop(Protocol):
         """Call a function on the loop, soon."""
         ...
 
-    def close(self) -> None:
-        """Cancel what is under way."""
+    def close(self, awaiting: str) -> Sequence[LeftBehind]:
+        """Cancel what is under way; what does not end is named after the operators that await it."""
         ...
+
+    def is_mine(self, thread: int) -> bool:
+        """Whether coroutines run in this thread, and nothing else does."""
+        ...
+
+
+class Raised(Exception):
+    """What awaited code raised, in an envelope: asyncio lets `SystemExit` end the loop instead of the task."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+async def enveloped(awaited: Callable[[], Awaitable[Any]], timeout_seconds: float | None) -> Any:
+    """What an awaitable gives in so many seconds; or `Raised`, whatever that is. Nothing where nobody wants it."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            return await awaited()
+    except BaseException as error:
+        if not loop.is_running() or (task is not None and task.cancelling()):
+            return None
+        raise Raised(error) from None
 
 
 class ThreadedEventLoop:
@@ -44,21 +73,46 @@ class ThreadedEventLoop:
     def call(self, function: Callable[[], object]) -> None:
         self._running().call_soon_threadsafe(function)
 
-    def close(self) -> None:
-        if self._loop is None or self._thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(_cancel_everything(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def close(self, awaiting: str) -> Sequence[LeftBehind]:
+        loop, thread = self._loop, self._thread
+        self._loop = None
+        if loop is None or thread is None:
+            return ()
+        have_ended = threading.Event()
+        loop.call_soon_threadsafe(_cancel_everything, loop, have_ended.set)
+        is_quiet = have_ended.wait(_PATIENCE_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        if is_quiet:
+            thread.join()
+            return ()
+        assert thread.ident is not None
+        left = LeftBehind(awaiting, standing(thread.ident))
+        abandon(thread.ident)
+        return (left,)
+
+    def is_mine(self, thread: int) -> bool:
+        """Whether this is the thread of the loop."""
+        return self._thread is not None and self._thread.ident == thread
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        with suppress(Abandoned):
+            loop.run_forever()
+    finally:
+        loop.set_exception_handler(lambda *_: None)  # what has not ended by now is told by whoever left it behind
+        for task in asyncio.all_tasks(loop):
+            with suppress(BaseException):
+                task.get_coro().close()
+        loop.close()
 
 
 class SteppedEventLoop:
@@ -107,10 +161,15 @@ class SteppedEventLoop:
         threading.Event().wait(_REAL_SECONDS)
         loop.run_once()
 
-    def close(self) -> None:
+    def close(self, awaiting: str) -> Sequence[LeftBehind]:
         if self._loop is not None:
-            self._loop.run_until_complete(_cancel_everything())
+            self._loop.call_soon(_cancel_everything, self._loop, self._loop.stop)
+            self._loop.run_forever()
             self._loop.close()
+        return ()
+
+    def is_mine(self, thread: int) -> bool:
+        return False  # it is the driver's
 
     def _running(self) -> _Clocked:
         if self._loop is None:
@@ -163,8 +222,12 @@ class _Clocked(asyncio.SelectorEventLoop):
         self.run_forever()
 
 
-async def _cancel_everything() -> None:
-    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+def _cancel_everything(loop: asyncio.AbstractEventLoop, when_done: Callable[[], object]) -> None:
+    """Called on the loop: end its tasks, and tell when they have."""
+    tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if not tasks:
+        when_done()
+    else:
+        asyncio.gather(*tasks, return_exceptions=True).add_done_callback(lambda _: when_done())

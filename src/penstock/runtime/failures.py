@@ -1,19 +1,34 @@
-"""The only words in which a run reports that a user's code has failed."""
+"""The only words in which a run reports that a user's code has failed.
+
+Whatever that raises: `SystemExit` and the like too, which would end a thread and not the run.
+"""
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Sequence
 from typing import Any
 
-from penstock.errors import FlowError, OperatorError, PenstockError, describe_exception, short_repr
-from penstock.flow.nodes import DeadLetter, Node
+from penstock.errors import (
+    FlowError,
+    OperatorError,
+    PenstockError,
+    SinkError,
+    SourceError,
+    describe_exception,
+    short_repr,
+)
+from penstock.flow.nodes import DeadLetter, Node, Reads, Writes
+from penstock.runtime.standing import is_ours
 
 
-def reported(flow: str, node: Node, value: Any, error: Exception) -> PenstockError:
+def reported(flow: str, node: Node, value: Any, error: BaseException) -> PenstockError:
     """The error of an operator as its user sees it; raise it `from` the original."""
-    if isinstance(error, FlowError):
-        return type(error)(f"operator {node.name!r}: {error} ({node.where})")
-    if isinstance(error, PenstockError):
-        return error
+    if not _is_users_own(node, error):
+        if isinstance(error, FlowError):
+            return FlowError(f"operator {node.name!r}: {error} ({node.where})")
+        if isinstance(error, PenstockError):
+            return error
     return OperatorError(
         f"operator {node.name!r} of flow {flow!r} ({node.where}) failed on {short_repr(value)}: "
         f"{describe_exception(error)}",
@@ -22,16 +37,54 @@ def reported(flow: str, node: Node, value: Any, error: Exception) -> PenstockErr
     )
 
 
-def is_fatal(node: Node, error: Exception) -> bool:
-    """Whether the flow ends: a graph that can't work always ends it, the rest is up to the operator's `on_error`."""
-    return node.on_error == "fail" or isinstance(error, FlowError)
+def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = "") -> PenstockError:
+    """An error that is no single tuple's fault, or nobody knows whose, as the user of these operators sees it."""
+    names = " or ".join(repr(node.name) for node in nodes)
+    if type(error) in (SourceError, SinkError) and names not in str(error):
+        # What is read or written says what is wrong, but not who reads or writes it.
+        named = type(error)(f"{error} ({names} of flow {flow!r}, {nodes[0].where})")
+        named.__cause__ = error.__cause__
+        return named  # type: ignore[return-value]
+    if isinstance(error, PenstockError) and not _is_users_own(nodes[0], error):
+        return error
+    message = f"of flow {flow!r} ({nodes[0].where}) failed{doing}: {describe_exception(error)}"
+    found: PenstockError
+    match nodes[0].kind:
+        case Reads():
+            found = SourceError(f"source {names} {message}")
+        case Writes():
+            found = SinkError(f"sink {names} {message}")
+        case _:
+            found = OperatorError(f"operator {names} {message}", operator=nodes[0].name)
+    found.__cause__ = error
+    return found
 
 
-def dead_letter(node: Node, value: Any, error: Exception) -> DeadLetter:
+def is_fatal(node: Node, error: BaseException) -> bool:
+    """Whether the flow ends: the operator's `on_error` decides about errors.
+
+    A graph that can't work always ends it, and so does what is no `Exception`: `SystemExit`, `GeneratorExit`,
+    `CancelledError` say that something is to end, not that a tuple is bad.
+    """
+    cannot_work = isinstance(error, FlowError) and not _is_users_own(node, error)
+    return node.on_error == "fail" or cannot_work or not isinstance(error, Exception)
+
+
+def _is_users_own(node: Node, error: BaseException) -> bool:
+    """Whether an error of our tree came out of the user's function: then somebody else's code is on its way here.
+
+    Sources and sinks are asked to raise ours.
+    """
+    if isinstance(node.kind, Reads | Writes) or not isinstance(error, PenstockError):
+        return False
+    return any(not is_ours(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def dead_letter(node: Node, value: Any, error: BaseException) -> DeadLetter:
     return DeadLetter(node.name, value, describe_exception(error))
 
 
-def survived(flow: str, node: Node, value: Any, error: Exception) -> DeadLetter | None:
+def survived(flow: str, node: Node, value: Any, error: BaseException) -> DeadLetter | None:
     """Raise what ends the flow; else return the dead letter, where the operator wants one."""
     if is_fatal(node, error):
         raise reported(flow, node, value, error) from error

@@ -24,7 +24,7 @@ class ForgettingUnit(KeyedUnit):
 
     def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
         super().__init__(serial, values, born, replica, since)
-        self.read: list[tuple[Any, Time] | Exception] = []
+        self.read: list[tuple[Any, Time] | BaseException] = []
 
 
 class ForgettingBucket(FunctionBucket):
@@ -34,7 +34,7 @@ class ForgettingBucket(FunctionBucket):
         kind = node.kind
         assert isinstance(kind, Remembers)
         assert kind.key is not None
-        self._reads: Iterator[tuple[Any, Time] | Exception] = iter(())
+        self._reads: Iterator[tuple[Any, Time] | BaseException] = iter(())
         self._now: Any = None
         if kind.time is not None:
             kind = replace(kind, key=replace(kind.key, fn=self._next_key), time=lambda _: self._now)
@@ -49,7 +49,7 @@ class ForgettingBucket(FunctionBucket):
     def _next_key(self, _value: Any) -> Any:
         """Asked once for each tuple, whatever comes of it."""
         read = next(self._reads)
-        if isinstance(read, Exception):
+        if isinstance(read, BaseException):
             raise read
         key, self._now = read
         return key
@@ -84,7 +84,7 @@ class ForgettingTeam(KeyedTeam):
                 if self._latest is None or time > self._latest:
                     self._latest = time
                 unit.read.append((key, self._latest))
-            except Exception as error:
+            except BaseException as error:
                 unit.read.append(error)
             buckets.append(bucket)
         return buckets

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import wall_time
 from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
@@ -16,6 +17,7 @@ from penstock.operators.kept import Changed, Kept
 from penstock.runtime.cells import Cell, Failed
 from penstock.runtime.chain import Part, changed_in, compile_chain, kept_of, make_part, restore_part
 from penstock.runtime.changing import Changing
+from penstock.runtime.event_loop import Raised, enveloped
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class ChainCell(FunctionCell):
     ) -> None:
         super().__init__(run, place, nodes, port)
         if parts is None:
-            parts = [make_part(node, run.clock.now, run.settings.knows_changes) for node in nodes]
+            parts = [make_part(node, wall_time(run.clock), run.settings.knows_changes) for node in nodes]
         self._use(parts)
         self._cut_at: int | None = None
         self._chunks = 0
@@ -119,6 +121,9 @@ class ChainCell(FunctionCell):
             for target in targets:
                 target.writer = rest
         port.writer = self
+        # As if it had been there from the start.
+        port.total_given = self.counters[self.nodes[at - 1].name].emitted
+        port.total_taken = rest.counters[rest.name].received
         self.outputs = [[port], *dead_letters[:at]]
         self.nodes = self.nodes[:at]
         self._use(parts[:at])
@@ -198,11 +203,11 @@ class ChainCell(FunctionCell):
             counts.append((counters.received + received, counters.emitted + emitted, self._busy_seconds * share))
         return counts
 
-    def _fail(self, place: int, value: Any, error: Exception) -> None:
+    def _fail(self, place: int, value: Any, error: BaseException) -> None:
         self._failures[place] += 1
         self.failed(self.nodes[place], value, error, self._born)
 
-    def _fail_alone(self, place: int, _step: int, value: Any, error: Exception) -> None:
+    def _fail_alone(self, place: int, _step: int, value: Any, error: BaseException) -> None:
         self.failed(self.nodes[place], value, error, self._born)
 
     def charge(self, seconds: float) -> None:
@@ -231,7 +236,7 @@ class BatchCell(FunctionCell):
         outputs: list[Any] = []
         try:
             outputs = self._apply(node, values)
-        except Exception as error:
+        except BaseException as error:
             if len(values) == 1:
                 self.failed(node, values[0], error, self._born)
             else:
@@ -243,7 +248,7 @@ class BatchCell(FunctionCell):
         for value in values:
             try:
                 outputs += self._apply(node, [value])
-            except Exception as error:
+            except BaseException as error:
                 try:
                     self.failed(node, value, error, self._born)
                 except Failed:
@@ -256,7 +261,8 @@ class BatchCell(FunctionCell):
         assert isinstance(kind, Applies)
         if kind.form is Form.ARROW:
             return rows_of_batch(kind.fn(batch_of_rows(values, kind.input_schema)), kind.schema)
-        return listed(kind.form, kind.fn, kind.fn(values))
+        # A copy: other readers of the stream have the same list, and the function may change what it is given.
+        return listed(kind.form, kind.fn, kind.fn(list(values)))
 
 
 class AsyncCell(Cell):
@@ -296,11 +302,15 @@ class AsyncCell(Cell):
             value, born, future = self._flight.popleft()
             try:
                 result = future.result()
-            except Exception as error:
-                self.failed(node, value, error, born)
+            except Raised as raised:
+                self.failed(node, value, raised.error, born)
             else:
                 counters.emitted += 1
                 self.give(0, [result], born)
+
+    def pace(self, threads: int) -> float | None:
+        counters = self.counters[self.name]
+        return counters.busy_seconds / counters.emitted / self._kind.concurrency if counters.emitted else None
 
     def charge(self, seconds: float) -> None:
         """What counts is the time that was awaited, not what it takes to begin and to end it."""
@@ -308,8 +318,7 @@ class AsyncCell(Cell):
     async def _await(self, value: Any) -> Any:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        async with asyncio.timeout(self._kind.timeout_seconds):
-            result = await self._kind.fn(value)
+        result = await enveloped(partial(self._kind.fn, value), self._kind.timeout_seconds)
         self.counters[self.name].busy_seconds += loop.time() - started
         return result
 

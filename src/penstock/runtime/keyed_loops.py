@@ -9,12 +9,12 @@ from typing import Any
 from penstock.flow.nodes import Loops, Node
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
-from penstock.runtime.loop import Loop
+from penstock.runtime.loop import Ended, Loop
 
 
-def loop_snapshots(loops: Mapping[bytes, Loop], of: Iterable[bytes]) -> dict[bytes, Any]:
+def loop_snapshots(loops: Mapping[bytes, Loop | Ended], of: Iterable[bytes]) -> dict[bytes, Any]:
     """The keys and the snapshots of some loops."""
-    return {identity: (loops[identity].context.key, loops[identity].snapshot()) for identity in of}
+    return {identity: (loops[identity].key, loops[identity].snapshot()) for identity in of}
 
 
 class KeyedLoops:
@@ -23,7 +23,7 @@ class KeyedLoops:
     def __init__(
         self,
         node: Node,
-        fail: Callable[[Any, Exception], None],
+        fail: Callable[[Any, BaseException], None],
         kept: Callable[[bytes], Any] = lambda _: None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -33,7 +33,7 @@ class KeyedLoops:
         self._fail = fail
         self._kept = kept
         self._is_stopping = is_stopping
-        self.loops: dict[bytes, Loop] = {}
+        self.loops: dict[bytes, Loop | Ended] = {}
         self.because: Any = None
         """What makes them do what they do now."""
         self.found: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
@@ -47,24 +47,27 @@ class KeyedLoops:
         try:
             key = self._kind.keys[side].fn(value)
             identity = key_bytes(key)
-        except Exception as error:
+        except BaseException as error:
             self._fail(value, error)
+            return
+        loop = self.loops.get(identity) or self.add(identity, key, self._kept(identity))
+        if isinstance(loop, Ended):
             return
         if self.touched is not None:
             self.touched.add(identity)
-        loop = self.loops.get(identity) or self.add(identity, key)
         loop.ports[side].arrive(value)
-        self._go_on(loop)
+        self._go_on(identity, loop)
 
     def end(self, side: int, identity: bytes) -> None:
         """An input has ended: let the loop of a key say its last words."""
         self.because = (side, *firing_order(identity))
         loop = self.loops[identity]
-        loop.ports[side].ended = True
-        self._go_on(loop)
+        if not isinstance(loop, Ended):
+            loop.ports[side].ended = True
+            self._go_on(identity, loop)
 
-    def add(self, identity: bytes, key: Any) -> Loop:
-        """The loop of a key that has none yet in this life."""
+    def add(self, identity: bytes, key: Any, kept: Any = None) -> Loop | Ended:
+        """The loop of a key that has none yet in this life; with a snapshot, as it was in another one."""
         node = self._node
         context = LoopContext(
             node.name,
@@ -76,11 +79,12 @@ class KeyedLoops:
             has_state=True,
             is_stopping=self._is_stopping,
         )
-        loop = self.loops[identity] = Loop(node.name, self._kind.operator, context)
-        kept = self._kept(identity)
+        loop = Loop(node.name, self._kind.operator, context)
         if kept is not None:
             loop.restore(kept)
-        return loop
+        self.loops[identity] = loop
+        self._forget_ended(identity, loop)
+        return self.loops[identity]
 
     def note(self, port: int, value: Any) -> None:
         """Something else came out because of what happens now."""
@@ -105,9 +109,14 @@ class KeyedLoops:
         for loop in self.loops.values():
             loop.close()
 
-    def _go_on(self, loop: Loop) -> None:
+    def _go_on(self, identity: bytes, loop: Loop) -> None:
         while not loop.is_done and loop.context.can_go_on():
             loop.resume_or_restart(self._fail)
+        self._forget_ended(identity, loop)
+
+    def _forget_ended(self, identity: bytes, loop: Loop) -> None:
+        if loop.is_done:
+            self.loops[identity] = Ended(loop.key)
 
     def _emit(self, port: int, value: Any) -> None:
         self.note(port, value)

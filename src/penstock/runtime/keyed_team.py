@@ -13,10 +13,11 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.clock import wall_time
 from penstock.errors import PenstockError
 from penstock.flow.nodes import Key, Node
 from penstock.operators.kept import Changed, Kept
-from penstock.ordering.keys import bucket_of, firing_order, key_bytes
+from penstock.ordering.keys import bucket_of, firing_order, identity_of, key_bytes
 from penstock.ordering.reorder import ReorderBuffer
 from penstock.ordering.worklists import Worklist
 from penstock.runtime.cells import Failed
@@ -37,7 +38,7 @@ _MOST_KNOWN_KEYS = 1 << 17
 
 Found = dict[int, list[tuple[Any, Any]]]
 """By output port: what came out, and its place: the position in its unit of the tuple that it came of."""
-Fail = Callable[[Any, Any, Exception], None]
+Fail = Callable[[Any, Any, BaseException], None]
 """Told the place of a tuple, the tuple and what happened; raises `Ended` if that ends the flow."""
 
 
@@ -110,7 +111,7 @@ class FunctionBucket:
 
     def __init__(self, run: Run, node: Node) -> None:
         is_numbered = changes_number(node) or node.on_error != "fail"
-        part = make_part(node, run.clock.now, run.settings.knows_changes)
+        part = make_part(node, wall_time(run.clock), run.settings.knows_changes)
         self._chain = compile_chain([node], [part], is_numbered)
 
     def run(self, part: Part, fail: Fail) -> None:
@@ -118,7 +119,7 @@ class FunctionBucket:
         numbers: list[int] = []
         positions = part.positions
 
-        def failed(_step: int, value: Any, error: Exception, number: int | None = None) -> None:
+        def failed(_step: int, value: Any, error: BaseException, number: int | None = None) -> None:
             fail(positions[len(found) if number is None else number], value, error)
 
         try:
@@ -171,7 +172,7 @@ class LoopBucket:
             for port, found in self.loops.take_found().items():
                 part.found.setdefault(port, []).extend((at, value) for _, value in found)
 
-    def _failed(self, value: Any, error: Exception) -> None:
+    def _failed(self, value: Any, error: BaseException) -> None:
         self._fail(self.loops.because, value, error)
 
     def snapshot(self) -> Kept:
@@ -182,7 +183,7 @@ class LoopBucket:
 
     def restore(self, kept: Kept) -> None:
         for identity, (key, snapshot) in kept.by_key.items():
-            self.loops.add(identity, key).restore(snapshot)
+            self.loops.add(identity, key, snapshot)
 
 
 class KeyedReplica(Replica, FunctionCell):
@@ -216,7 +217,7 @@ class KeyedReplica(Replica, FunctionCell):
     def failing(self, part: Part) -> Fail:
         """What to do about tuples of a part that fail."""
 
-        def fail(place: Any, value: Any, error: Exception) -> None:
+        def fail(place: Any, value: Any, error: BaseException) -> None:
             (node,) = self.nodes
             try:
                 letter = survived(self.run.flow, node, value, error)
@@ -385,10 +386,10 @@ class KeyedTeam(Team):
         for value in unit.values:
             try:
                 buckets.append(known[key(value)])
-            except Exception:
+            except BaseException:
                 try:
                     buckets.append(self._bucket_of_new(key(value)))
-                except Exception:
+                except BaseException:
                     buckets.append(0)
         return buckets
 
@@ -414,7 +415,7 @@ class KeyedFunctionTeam(KeyedTeam):
         return FunctionBucket(self.run, self.nodes[0])
 
     def _bucket_kept_in(self, identity: Any) -> int:
-        return bucket_of(key_bytes(identity), BUCKETS)
+        return bucket_of(identity_of(identity), BUCKETS)
 
 
 class KeyedLoopTeam(KeyedTeam):
@@ -429,7 +430,7 @@ class KeyedLoopTeam(KeyedTeam):
         return [self._port.waiting()]
 
     def _restore_rest(self, rest: Any) -> None:
-        (waiting,) = rest
+        (waiting,) = rest or [[]]  # other engines leave none
         if waiting:
             self._port.grow(max(self._port.capacity, len(waiting)))
             self._port.offer(waiting, self.run.clock.now())

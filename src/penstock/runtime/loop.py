@@ -21,6 +21,26 @@ Place = tuple[tuple[Any, Any], ...]
 """Where a coroutine stands: in every frame down to the wait, the code and the range of source text."""
 
 
+_ENDED = (True, True, None, ())
+"""The snapshot of a loop that has returned: whatever else it knew, nobody asks for it."""
+
+
+class Ended:
+    """What is left of the loop of a key that has returned: a mark, for whatever comes for its key is for nobody."""
+
+    __slots__ = ("key",)
+    is_done = True
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def snapshot(self) -> Any:
+        return _ENDED
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
 class Loop:
     """One operator's coroutine, from `start` through `process` to `finish`.
 
@@ -38,6 +58,10 @@ class Loop:
         self._restart_at_waits = restart_at_waits
         self._home: Place | None = None
         self._coroutine = self._life(self._own_copy(), is_first=True)
+
+    @property
+    def key(self) -> Any:
+        return self.context.key
 
     def resume(self) -> Trap | None:
         """Run to the next trap; `None` when the loop has returned. What the loop raises comes out of here."""
@@ -63,11 +87,11 @@ class Loop:
         self._coroutine.close()
         self._coroutine = self._life(self._own_copy(), is_first=False)
 
-    def resume_or_restart(self, failed: Callable[[Any, Exception], None]) -> None:
+    def resume_or_restart(self, failed: Callable[[Any, BaseException], None]) -> None:
         """Run to the next trap; if the loop raises instead, tell what it was working on, and begin anew."""
         try:
             self.resume()
-        except Exception as error:
+        except BaseException as error:
             failed(popped_value(list(self.context.popped)), error)
             self.context.popped.clear()
             self.restart()
@@ -86,7 +110,7 @@ class Loop:
     def _own_copy(self) -> Operator:
         try:
             return copy.deepcopy(self._original)
-        except Exception as error:
+        except BaseException as error:
             raise FlowError(
                 f"operator {self._name!r} can't be copied ({type(error).__name__}: {error}); make what can't be copied "
                 "in process(), not in __init__"
@@ -109,18 +133,21 @@ class Loop:
 
     def snapshot(self) -> Any:
         """What a restart needs: the state, and the tuples that wait in the loop's hands."""
-        if self.has_begun and not self.is_done:
+        if self.is_done:
+            return _ENDED
+        if self.has_begun:
             self._check_home()
         state = self.context.state if self.context.has_state else None
-        return self.has_begun, self.is_done, state, [port.waiting() for port in self.ports]
+        return self.has_begun, False, state, [port.waiting() for port in self.ports]
 
     def restore(self, kept: Any) -> None:
         """Begin where a snapshot was taken; to be called before the first `resume`."""
         has_begun, is_done, state, waiting = kept
-        if has_begun:
-            self.restart()
         if is_done:
             self.close()
+            return
+        if has_begun:
+            self.restart()
         if state is not None:
             self.context.replace_state(state)
         for port, values in zip(self.ports, waiting, strict=True):
@@ -133,7 +160,7 @@ class Loop:
             return
         try:
             self.context.replace_state(pickle.loads(pickle.dumps(self.context.state)))
-        except Exception as error:
+        except BaseException as error:
             raise CheckpointError(
                 f"operator {self._name!r}: its ctx.state can't be kept, because it can't be pickled: {error}"
             ) from error

@@ -13,7 +13,7 @@ from penstock.runtime.context import LoopContext
 from penstock.runtime.failures import popped_value
 from penstock.runtime.fast_context import FastContext
 from penstock.runtime.keyed_loops import loop_snapshots
-from penstock.runtime.loop import Loop
+from penstock.runtime.loop import Ended, Loop
 from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class LoopCell(Cell):
         self._kind = node.kind
         self._outboxes: list[list[Any]] = [[] for _ in range(node.outputs)]
         self._loops: dict[bytes, Loop] = {}
+        self._ended_loops: dict[bytes, Ended] = {}
+        """Where there is one for each key: those that have returned."""
         self._touched: set[bytes] = set()
         """Where there is one for each key: those that had tuples since somebody asked for changes."""
         self._taken: list[tuple[int, list[Any]]] = []
@@ -102,11 +104,14 @@ class LoopCell(Cell):
         return [count + more for count, more in zip(super().waiting(), held, strict=True)]
 
     def snapshots(self) -> dict[str, Kept]:
-        return {self._node.name: Kept(loop_snapshots(self._loops, self._loops), self._tuples())}
+        everyone: dict[bytes, Loop | Ended] = {**self._ended_loops, **self._loops}
+        return {self._node.name: Kept(loop_snapshots(everyone, everyone), self._tuples())}
 
     def _changed(self) -> dict[str, Changed]:
-        touched, self._touched = self._touched if self._kind.keys else self._loops.keys(), set()
-        return {self._node.name: Changed(loop_snapshots(self._loops, touched), rest=self._tuples())}
+        touched, self._touched = self._touched if self._kind.keys else set(self._loops), set()
+        ended = loop_snapshots(self._ended_loops, touched & self._ended_loops.keys())
+        going = loop_snapshots(self._loops, touched & self._loops.keys())
+        return {self._node.name: Changed({**ended, **going}, rest=self._tuples())}
 
     def _tuples(self) -> list[list[Any]]:
         return [port.waiting() for port in self.inputs]
@@ -120,9 +125,12 @@ class LoopCell(Cell):
             loop.restore(snapshot)
             if self._kind.keys:
                 self._begin(loop)  # a keyed loop is resumed by what comes for its key, and by nothing else
-        for port, values in zip(self.inputs, waiting, strict=True):
+                self._forget_ended(identity, loop)
+        self.is_over = self._has_ended()  # it has returned in an earlier life, and takes nothing in this one
+        for port, values in zip(self.inputs, waiting or (), strict=waiting is not None):
             port.grow(max(port.capacity, len(values)))
             if values:
+                port.total_restored += len(values)
                 port.offer(values, self.run.clock.now())
 
     def close_controls(self) -> None:
@@ -149,18 +157,27 @@ class LoopCell(Cell):
                 try:
                     key = self._kind.keys[place].fn(value)
                     identity = key_bytes(key)
+                    if identity in self._ended_loops:
+                        continue
                     loop = self._loops.get(identity) or self._begin(self._new_loop(key))
-                except Exception as error:
+                except BaseException as error:
                     self.failed(self._node, value, error, self._born)
                     continue
                 if self.run.settings.knows_changes:
                     self._touched.add(identity)
                 loop.ports[place].arrive(value)
                 self._resume(loop, None)
+                self._forget_ended(identity, loop)
         for place in self._newly_ended:
             for identity in sorted(self._loops, key=firing_order):
                 self._loops[identity].ports[place].ended = True
                 self._resume(self._loops[identity], None)
+
+    def _forget_ended(self, identity: bytes, loop: Loop) -> None:
+        """Keep nothing but a mark of the loop of a key that has returned."""
+        if loop.is_done:
+            del self._loops[identity]
+            self._ended_loops[identity] = Ended(loop.key)
 
     def _begin(self, loop: Loop) -> Loop:
         """Let a new loop run to its first wait: what has arrived is seen by waiting, not before."""
@@ -173,7 +190,7 @@ class LoopCell(Cell):
         while not loop.is_done and loop.context.can_go_on():
             try:
                 loop.resume()
-            except Exception as error:
+            except BaseException as error:
                 self._hand_over()
                 self.failed(self._node, self._last_taken(loop), _explained(error, loop), self._born)
                 loop.context.popped.clear()
@@ -251,7 +268,7 @@ class LoopCell(Cell):
         self._outboxes[port].append(value)
 
 
-def _explained(error: Exception, loop: Loop) -> Exception:
+def _explained(error: BaseException, loop: Loop) -> BaseException:
     """A port's `pop` is a deque's in the fast path: say what the deque can't."""
     if isinstance(error, IndexError) and error.args == ("pop from an empty deque",):
         empty = next((port for port in loop.ports if not len(port)), None)

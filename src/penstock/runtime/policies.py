@@ -248,6 +248,11 @@ POLICIES: dict[str, type[SchedulingPolicy]] = {
 }
 
 
+def policy_name(policy: SchedulingPolicy) -> str:
+    """What a policy is called: a user's own may have no name but that of its class."""
+    return policy.name or type(policy).__name__
+
+
 def resolve_policy(policy: str | SchedulingPolicy) -> SchedulingPolicy:
     """The policy of a name, or the policy itself.
 

@@ -10,8 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
+from penstock.observe.report import LeftBehind
 from penstock.runtime.cells import Cell
+from penstock.runtime.policies import policy_name
 from penstock.runtime.run import Run
+from penstock.runtime.standing import is_in_users_code, left_behind, standing
 from penstock.runtime.worker import Worker
 
 WATCH_SECONDS = 0.25
@@ -36,6 +39,14 @@ class Driver(Protocol):
     @property
     def threads(self) -> int:
         """How many threads may work."""
+        ...
+
+    def is_called_from_inside(self) -> bool:
+        """Whether the caller is something that the run itself runs."""
+        ...
+
+    def leave_behind(self) -> None:
+        """The run is to end at once: note in it who is stuck where, and wait for nobody any more."""
         ...
 
 
@@ -63,6 +74,8 @@ class Pool(ABC):
 
     def _look_around(self) -> None:
         """Now and then, by the driver itself: as many workers as are wanted, and whoever wants to look too."""
+        if self._run.is_stopping:
+            self._run.tell_sources()
         self._adjust()
         if self._on_watch is not None:
             self._on_watch()
@@ -95,6 +108,7 @@ class Pool(ABC):
 
     def attach(self, run: Run) -> None:
         self._run = run
+        run.on_stop = self.look_soon
         run.scheduler.is_asked = not self.is_dedicated
         if self.is_dedicated:
             run.on_new_cells = self.look_soon
@@ -103,6 +117,23 @@ class Pool(ABC):
     def leaving(self) -> int:
         """How many workers should have gone, and have not yet."""
         return sum(worker.is_retired for worker in self._workers)
+
+    def is_called_from_inside(self) -> bool:
+        return self._is_called_by_worker() or self._run.event_loop.is_mine(threading.get_ident())
+
+    @abstractmethod
+    def leave_behind(self) -> None:
+        """Note who is stuck where."""
+
+    def _note_left(self, worker: Worker, thread: int) -> None:
+        """A worker does not come back from where it is; unless it only waits for one that does not."""
+        cell, run = worker.cell, self._run
+        if cell is not None:
+            run.stuck.add(cell)
+            run.left_behind.append(left_behind(cell.nodes, thread))
+        elif is_in_users_code(thread):
+            name = run.doing.get(thread) or f"the policy {policy_name(run.scheduler.policy)!r}"
+            run.left_behind.append(LeftBehind(name, standing(thread)))
 
     def stuck(self) -> list[str]:
         """The operators that have held a worker for longer than a second."""

@@ -28,6 +28,9 @@ class Port:
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
         self.capacity = capacity
+        self._most = capacity
+        self._least = 1
+        """Between these, `limit` may choose: what it was made for, and what it had to grow to."""
         self.reader: Cell
         self.writer: Cell
         self.closed = False
@@ -41,6 +44,9 @@ class Port:
         """When the oldest tuple here entered the flow."""
         self.total = 0
         """Tuples that were ever written here."""
+        self.total_given = self.total_taken = self.total_dropped = self.total_restored = 0
+        """What its writer had for it, what its reader got, what was for nobody, what an earlier life left: at rest they
+        must add up. The first is counted by the writer, the last before anybody works."""
         self.full_since: float | None = None
         """Since when its writer waits for room, and how long it has waited before."""
         self.full_seconds = 0.0
@@ -58,6 +64,7 @@ class Port:
         """Take in as many as fit; returns the rest. The reader is notified, unless the caller holds it."""
         with self._lock:
             if self._discards:
+                self.total_dropped += len(values)
                 return []
             room = self.capacity - self._count
             if room >= len(values) or (room > 0 and isinstance(values, Helped)):
@@ -99,6 +106,7 @@ class Port:
                             break
                         values += chunks.popleft()[0]
             self._count -= len(values)
+            self.total_taken += len(values)
             self.front_time = chunks[0][1] if chunks else None
             woken = self._woken() if self._waiting else ()
         for writer in woken:
@@ -128,14 +136,42 @@ class Port:
         """The reader has completed: what is here and what still comes is for nobody."""
         with self._lock:
             self._discards = True
+            self.total_dropped += self._held()
             self._chunks.clear()
             self._count = self._taken = 0
             woken, self._waiting = self._waiting, []
         for writer in woken:
             writer.notify()
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it holds less than it was made for."""
+        return self.capacity < self._most
+
+    def limit(self, capacity: int) -> None:
+        """Hold no more than so many, or what it had to grow to."""
+        self._resize(max(self._least, min(self._most, capacity)))
+
+    def drop(self, values: list[Any]) -> None:
+        """The writer had these for a reader that has completed."""
+        with self._lock:
+            self.total_dropped += len(values)
+
+    def held(self) -> int:
+        """How many tuples are really here; `len` is what was counted as they came and went."""
+        with self._lock:
+            return self._held()
+
+    def _held(self) -> int:
+        return sum(len(values) for values, _ in self._chunks) - self._taken
+
     def grow(self, capacity: int) -> None:
         """More room, for flows that fork and rejoin."""
+        if capacity > self.capacity:
+            self._least = capacity
+        self._resize(capacity)
+
+    def _resize(self, capacity: int) -> None:
         with self._lock:
             self.capacity = capacity
             woken = self._woken()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.connectors.source import Chunk
 from penstock.errors import PenstockError
-from penstock.flow.nodes import Graph
+from penstock.flow.nodes import Graph, Node
 from penstock.observe.report import OperatorReport
 from penstock.runtime.build import build_cells
+from penstock.runtime.conservation import check_run
 from penstock.runtime.inlets import InletCell
 from penstock.runtime.policies import LastInPipeline
 from penstock.runtime.run import Run, Settings
@@ -21,6 +22,8 @@ _NO_LIMIT = 1 << 50
 _CHUNK_SECONDS = 0.004  # nobody waits for the first of them
 _POLL_SECONDS = 0.0005
 
+OnLoop = Callable[[Node, Sequence[Any]], None]
+
 
 class Part:
     """A graph whose sources are inlets.
@@ -28,9 +31,13 @@ class Part:
     What an operator keeps between two lives of a part is its snapshot; `restore` comes before the first `feed`.
     """
 
-    def __init__(self, graph: Graph, clock: Clock | None = None) -> None:
+    def __init__(self, graph: Graph, clock: Clock | None = None, on_loop: OnLoop | None = None) -> None:
         settings = Settings(
-            queue_size=_QUEUE_SIZE, queue_limit=_NO_LIMIT, chunk_seconds=_CHUNK_SECONDS, has_replicas=False
+            queue_size=_QUEUE_SIZE,
+            queue_limit=_NO_LIMIT,
+            chunk_seconds=_CHUNK_SECONDS,
+            has_replicas=False,
+            on_loop=on_loop,
         )
         self._run = Run(graph, clock or SystemClock(), LastInPipeline(), settings, on_ready=lambda _: None)
         self._run.cells = build_cells(graph, self._run)
@@ -69,8 +76,16 @@ class Part:
         """The operators that will never do anything more, whatever comes."""
         return {node.name for cell in self._run.cells if cell.is_complete for node in cell.nodes}
 
+    def cut_short(self) -> set[str]:
+        """Those of them that had something left to do, because nobody reads what they write."""
+        return {node.name for cell in self._run.cells if cell.is_cut_short for node in cell.nodes}
+
     def counts(self) -> dict[str, OperatorReport]:
         return self._run.counts()
+
+    def check(self, consequence: str) -> None:
+        """`ConservationError` where something was lost or came twice; to be called when it has settled."""
+        check_run(self._run, consequence)
 
     @property
     def failure(self) -> PenstockError | None:

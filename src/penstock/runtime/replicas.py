@@ -83,6 +83,8 @@ class Replica(Cell):
             super().process()  # type: ignore[safe-super]
         except Failed as failed:
             unit.error = failed
+        except BaseException as error:
+            unit.error = self.crashed(error)
         finally:
             self._unit = kept
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from penstock.clock import Clock
-from penstock.errors import FlowError, PenstockError
+from penstock.errors import ConservationError, FlowError, PenstockError
 from penstock.flow.nodes import Graph, Node
 from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.journal import Decision
-from penstock.observe.report import Latency, OperatorReport, Report
+from penstock.observe.report import Latency, LeftBehind, OperatorReport, Report
 from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
 from penstock.ordering.splits import Splitter
 from penstock.ordering.worklists import HybridQueue, Worklist
 from penstock.runtime.cells import Cell, Failed
-from penstock.runtime.companions import Companions
+from penstock.runtime.companions import Companions, Interrupted
+from penstock.runtime.conservation import check_run
 from penstock.runtime.event_loop import EventLoop, ThreadedEventLoop
+from penstock.runtime.failures import told
+from penstock.runtime.flight import Flight
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
 from penstock.runtime.scheduler import Scheduler
+from penstock.runtime.standing import Abandoned
 from penstock.runtime.timers import Timers
 
 PATIENT_SECONDS = 0.002
@@ -110,11 +117,15 @@ class Run:
         self.cells: list[Cell] = []
         self.on_new_cells: Callable[[], None] = lambda: None
         """Told when there are cells that nobody has run before: where each has a worker of its own, it needs one."""
+        self.on_stop: Callable[[], None] = lambda: None
+        """Told when it is to stop, by whoever wants that: the driver tells the sources, for that may take a while."""
         self.is_over = False
         self.is_stopping = False
         self.is_pausing = False
         """Sources read no more until everything that they have read is out."""
         self.quiet: Quiet | None = None
+        self.flight: Flight | None = None
+        """Where the time that it takes to be quiet is bounded."""
         self.recorded: dict[str, list[Sight]] = {}
         self.decisions: list[Decision] = []
         self._graph = graph
@@ -126,7 +137,17 @@ class Run:
         self._remaining = 0
         self._failure: Failed | None = None
         self._crash: BaseException | None = None
+        self.left_behind: list[LeftBehind] = []
+        """What held a worker when the run ended, and holds it still."""
+        self.stuck: set[Cell] = set()
+        """Where that is: nobody may touch these any more."""
+        self.doing: dict[int, str] = {}
+        """By thread: whose code it is in, where that is no operator's at work."""
+        self._to_leave: deque[Cell] | None = None
         self._has_opened = False
+        self.adds_up = True
+        """Nothing was lost, as far as is known."""
+        self._leaving_failed: PenstockError | None = None
         self._latencies: deque[float] = deque(maxlen=10_000)
         self.on_latency: Callable[[float], None] = self._latencies.append
         """Told how long a tuple was under way; who lets them out together later may take its place."""
@@ -138,7 +159,9 @@ class Run:
         """Sinks first: what can't be written need not be read."""
         self._remaining = len(self.cells)
         for cell in reversed(self.cells):
-            cell.open()
+            if self.is_over:
+                return
+            self._told(cell, cell.open, " when it was opened")
         self._has_opened = True
         if self.quiet is not None:
             self.quiet.opened(self)
@@ -150,6 +173,10 @@ class Run:
         self.is_stopping = True
         if not drain:
             self.end()
+        self.on_stop()
+
+    def tell_sources(self) -> None:
+        """Let them look whether something has changed, such as that the run is to stop."""
         for cell in self.cells:
             if cell.is_source:
                 cell.notify()
@@ -158,23 +185,77 @@ class Run:
         self.is_over = True
         self._on_ready(None)
 
+    def _told(self, cell: Cell, call: Callable[[], None], when: str) -> None:
+        """Let a cell do something in the driver's thread; what users' code raises there names its operator."""
+        try:
+            with self.called(cell.name):
+                call()
+        except BaseException as error:
+            found = told(self.flow, cell.nodes, error, when)
+            raise found from found.__cause__
+
+    @contextmanager
+    def called(self, name: str) -> Iterator[None]:
+        """While this thread is in users' code: whose that is."""
+        thread = threading.get_ident()
+        self.doing[thread] = name
+        try:
+            yield
+        finally:
+            self.doing.pop(thread, None)
+
     def leave(self) -> None:
         """Close everything, and raise what made the run fail."""
-        errors: list[BaseException] = []
-        has_failed = not self._has_opened or self._crash is not None or self._failure is not None
-        for cell in self.cells:
-            try:
-                cell.leave(has_failed)
-            except BaseException as error:
-                errors.append(error)
-        self.event_loop.close()
+        self._add_up_at_the_end()
+        try:
+            self.close_cells()
+        except PenstockError as error:
+            self._leaving_failed = error
+        self.left_behind += self.event_loop.close(self.awaiting())
         self.companions.leave()
+        self.raise_failure()
+
+    def close_cells(self) -> None:
+        """Each once, whoever closes them; those that somebody is stuck in are left alone."""
+        with self._lock:
+            if self._to_leave is None:
+                self._to_leave = deque(self.cells)
+        has_failed = not self._has_opened or self._crash is not None or self._failure is not None
+        first: PenstockError | None = None
+        while self._to_leave:
+            cell = self._to_leave.popleft()
+            if self.stuck.intersection((cell, *cell.members)):
+                continue
+            try:
+                self._told(cell, partial(cell.leave, has_failed), " when it was closed")
+            except PenstockError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def awaiting(self) -> str:
+        """The operators that await something on the event loop."""
+        return ", ".join(cell.name for cell in self.cells if cell.waits_for_outside)
+
+    def raise_failure(self) -> None:
+        """Raise what made the run fail."""
         if self._crash is not None:
             raise self._crash
         if self._failure is not None:
             raise self._failure.error
-        if errors:
-            raise errors[0]
+        if self._leaving_failed is not None:
+            raise self._leaving_failed
+
+    def _add_up_at_the_end(self) -> None:
+        """Nothing of a run whose tuples don't add up is let out as if all were well."""
+        is_whole = self._has_opened and all(cell.is_complete for cell in self.cells)
+        if not is_whole or self._crash is not None or self._failure is not None:
+            return  # it ended before its time, and nobody knows what was under way
+        try:
+            check_run(self, "Its output was not published, but for what sinks had let out already: don't rely on that")
+        except ConservationError as error:
+            self.adds_up = False
+            self._failure = Failed(len(self.cells), error)
 
     def report(self, engine: str) -> Report:
         arrivals = None
@@ -188,6 +269,7 @@ class Run:
             Latency.of(tuple(self._latencies)),
             tuple(self.decisions),
             arrivals,
+            left_behind=tuple(self.left_behind),
         )
 
     def counts(self) -> dict[str, OperatorReport]:
@@ -250,14 +332,18 @@ class Run:
         for port in cell.inputs:
             port.discard()
         with self._lock:
-            if self._failure is None or failure.place > self._failure.place:
+            is_first = self._failure is None or failure.place > self._failure.place
+            if is_first and not _is_nobodys(failure.error):
                 self._failure = failure
 
-    def crash(self, cell: Cell, error: BaseException) -> None:
-        """Something that is no tuple's fault: a sink's disk is full, a source's file is gone, or an error of ours."""
-        if isinstance(error, PenstockError):
-            self.fail(cell, Failed(cell.place, error))
-            return
+    def abort(self, error: PenstockError) -> None:
+        """Something that no operator has to do with: end at once."""
+        with self._lock:
+            self._failure = self._failure or Failed(math.inf, error)
+        self.end()
+
+    def crash(self, error: BaseException) -> None:
+        """An error of ours: end at once."""
         self._crash = error
         self.end()
 
@@ -284,6 +370,8 @@ class Run:
         """Called by a source that has read something, or found that nothing has come."""
         if self.quiet is not None and self.quiet.is_due():
             self.is_pausing = True
+        if self.flight is not None:
+            self.flight.look()
 
     # When nothing can go on
 
@@ -295,7 +383,7 @@ class Run:
         """
         if self.is_over:
             return False
-        if self.relieve():
+        if (self.is_failing or not self._is_awaiting) and self.relieve():
             return True
         if self.is_pausing and not self.is_failing:
             return self._be_quiet()
@@ -319,19 +407,19 @@ class Run:
 
     def _be_quiet(self) -> bool:
         """The sources pause, and nothing else is under way; unless something is awaited."""
-        if any(cell.waits_for_outside for cell in self.cells if not cell.is_complete and not cell.is_source):
+        if self._is_awaiting:
             return False
         self.is_pausing = False
         self._take_quietly()
-        for cell in self.cells:
-            if cell.is_source:
-                cell.notify()
+        self.tell_sources()
         return True
 
     def _take_quietly(self) -> None:
         try:
+            check_run(self, "Nothing that came out since the last checkpoint was published")
             if self.quiet is not None:
-                self.quiet.take(self)
+                with self.called("the checkpoint"):
+                    self.quiet.take(self)
         except PenstockError as error:
             self._failure = Failed(len(self.cells), error)
             self.end()
@@ -350,6 +438,11 @@ class Run:
     def waits_for_outside(self) -> bool:
         """Whether something that is no operator will notify a cell."""
         return any(cell.waits_for_outside for cell in self.cells if not cell.is_complete)
+
+    @property
+    def _is_awaiting(self) -> bool:
+        """Whether an operator will go on by itself: who waits for room behind it waits for nobody else."""
+        return any(cell.waits_for_outside for cell in self.cells if not cell.is_complete and not cell.is_source)
 
     def _make_room(self, blocked: list[Cell]) -> None:
         ports = [port for cell in blocked if (port := cell.blocked_on) is not None]
@@ -382,6 +475,11 @@ class Run:
             f"flow {self.flow!r} can't go on within queue_limit={self.settings.queue_limit:,}: {waits}; {readers}. "
             "Raise queue_limit, or let both ways of the fork carry as many tuples"
         )
+
+
+def _is_nobodys(error: PenstockError) -> bool:
+    """Whether an operator failed because the run was over, and it was in the way."""
+    return isinstance(error, Interrupted) or isinstance(error.__cause__, Abandoned)
 
 
 def _empty(cell: Cell) -> str:

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.runtime.policies import SchedulingPolicy
+from penstock.errors import PolicyError, describe_exception
+from penstock.runtime.policies import SchedulingPolicy, policy_name
 
 if TYPE_CHECKING:
     from penstock.runtime.cells import Cell
@@ -52,10 +53,22 @@ class Scheduler:
         if len(drawn) == 1:
             best = drawn[0]
         else:
-            priorities = [self.policy.priority(cell.view) for cell in drawn]
-            best = drawn.pop(priorities.index(max(priorities)))
+            best = drawn.pop(self._best_of(drawn))
             self._ready.extendleft(reversed(drawn))
         return best if best.claim(from_list=True) else self.pick()
+
+    def _best_of(self, drawn: list[Cell]) -> int:
+        """The place of the one that the policy wants; `PolicyError` for whatever it raises or returns instead."""
+        policy = self.policy
+        try:
+            priorities = [policy.priority(cell.view) for cell in drawn]
+            return priorities.index(max(priorities))
+        except BaseException as error:
+            asked = ", ".join(repr(cell.name) for cell in drawn)
+            raise PolicyError(
+                f"policy {policy_name(policy)!r} failed when it was asked which of {asked} is next: "
+                f"{describe_exception(error)}"
+            ) from error
 
     def _draw(self) -> list[Cell]:
         drawn: list[Cell] = []

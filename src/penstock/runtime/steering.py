@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from penstock.elasticity.loop import Elastic, Loop
 from penstock.elasticity.signals import Change, Signals
+from penstock.errors import PolicyError, describe_exception, short_repr
 from penstock.observe.journal import Decision, Journal
 
 
@@ -43,7 +44,7 @@ class Steering:
         """Ask the controllers, and do what they want."""
         who, changes = self._loop.step(signals)
         for change in changes:
-            if self._elastic.apply and not self._apply(change, signals):
+            if self._elastic.apply and not self._applied(who, change, signals):
                 continue
             decision = Decision(
                 signals.time,
@@ -57,6 +58,14 @@ class Steering:
             )
             self._decisions.append(decision)
             self._journal.add(decision)
+
+    def _applied(self, who: str, change: Change, signals: Signals) -> bool:
+        try:
+            return self._apply(change, signals)
+        except Exception as error:
+            raise PolicyError(
+                f"controller {who!r} wants what can't be done, {short_repr(change)}: {describe_exception(error)}"
+            ) from error
 
 
 def _seen(signals: Signals, change: Change) -> dict[str, object]:

@@ -58,7 +58,7 @@ class Team(Cell):
         self._replicas: list[Replica] = []
         self._retired: list[Replica] = []
         self._members: tuple[Replica, ...] = ()
-        """All of these, each once at any moment: others look at them while they change sides."""
+        """All of these, and the guests, each once at any moment: others look at them while they change sides."""
         self._guests: list[Replica] = []
         """Places for helpers, which no worker of its own is in."""
         self.most_guests = 0
@@ -234,7 +234,17 @@ class Team(Cell):
             super().notify()
 
     def _is_admitted(self) -> bool:
-        return self._taken < self.buffer.next + self.buffer.size
+        if self._taken >= self.buffer.next + self.buffer.size:
+            return False
+        return self.run.flight is None or not self._holds_enough()
+
+    def _holds_enough(self) -> bool:
+        """Where time bounds what is under way: it has as much in its hands as may wait before it, or can't send."""
+        if self.blocked_on is not None:
+            return True
+        if not self._port.is_limited:
+            return False
+        return sum(len(unit.values) for unit in list(self._in_flight.values())) >= self._port.capacity
 
     def _may_take(self) -> bool:
         if self._is_admitted():
@@ -251,7 +261,9 @@ class Team(Cell):
     def send(self, unit: Unit) -> bool:
         """Called by one at a time, in the order of units."""
         for port, values, born in unit.given:
-            self._outbox += [(target, values, born) for target in self.outputs[port]]
+            for target in self.outputs[port]:
+                target.total_given += len(values)
+                self._outbox.append((target, values, born))
         unit.given = []
         while full := self._offered():
             # Before it is registered: who makes room clears it, and then somebody looks again.
@@ -306,8 +318,11 @@ class Team(Cell):
         """What comes out because the input has ended."""
 
     def leave(self, has_failed: bool) -> None:
-        for member in self._everybody:
+        for member in self._members:
             member.leave(has_failed)
+
+    def may_be_cut_short(self) -> bool:
+        return super().may_be_cut_short() or self.buffer.next < self._taken  # a loop has returned in an earlier unit
 
     def has_more(self) -> bool:
         return False
@@ -327,22 +342,22 @@ class Team(Cell):
     def most_workers(self) -> int:
         return self.wanted
 
+    def pace(self, threads: int) -> float | None:
+        known = [member.seconds_per_tuple for member in self.members if member.passed()[0]]
+        return sum(known) / len(known) / min(self.wanted, threads) if known else None
+
     def busy_seconds(self) -> float:
-        return sum(member.total_seconds for member in self._everybody)
+        return sum(member.total_seconds for member in self._members)
 
     def used_cpu_seconds(self) -> float:
-        return sum(member.cpu_seconds for member in self._everybody)
-
-    @property
-    def _everybody(self) -> Sequence[Replica]:
-        return (*self.members, *self._guests)
+        return sum(member.cpu_seconds for member in self._members)
 
     def passed(self) -> tuple[int, int]:
-        passed = [replica.passed() for replica in self._everybody]
+        passed = [replica.passed() for replica in self._members]
         return sum(received for received, _ in passed), sum(emitted for _, emitted in passed)
 
     def reports(self) -> dict[str, OperatorReport]:
-        done = [self.earlier, *(replica.reports() for replica in self._everybody)]
+        done = [self.earlier, *(replica.reports() for replica in self._members)]
         held = self._held()
         return {
             name: replace(

@@ -8,11 +8,15 @@ import threading
 
 from penstock.runtime.cells import Cell
 from penstock.runtime.pool import Pool
+from penstock.runtime.standing import abandon
 from penstock.runtime.worker import Point, Worker
 
 _OVERDUE_SECONDS = 0.002
 _SPIN_SECONDS = 0.0001
 _SWITCH_SECONDS = 0.0005
+_JOIN_SECONDS = 0.05
+_PATIENCE, _LONG_PATIENCE = 12, 100
+"""How often that long a worker may take to come back when the run is over: from an operator, from elsewhere."""
 
 
 class Threads(Pool):
@@ -20,6 +24,7 @@ class Threads(Pool):
 
     def __init__(self, count: int, name: str, dedicated: bool = False) -> None:
         super().__init__(count, dedicated)
+        self._is_driving = False
         self._name = name
         self._mutex = threading.RLock()
         self._condition = threading.Condition(self._mutex)
@@ -35,18 +40,19 @@ class Threads(Pool):
 
     def set_threads(self, count: int) -> None:
         self._wanted = count
-        self._wake_all()
-        self._adjust()
+        if self._is_driving:  # before that, not everything is open
+            self._wake_all()
+            self._adjust()
 
     def wake_another(self, cell: Cell | None = None) -> None:
         # A parker counts itself before it looks at the list a last time, so one of the two sees the other.
+        if self._run.is_over:
+            self._news.set()
         if self._parked:
             if self._run.is_over or (self.is_dedicated and cell is None):
                 self._wake_all()
             else:
                 self._wake_one(self._condition if cell is None else self._own.get(cell, self._condition))
-        if self._run.is_over:
-            self._news.set()
 
     def _wake_one(self, condition: threading.Condition) -> None:
         with condition:
@@ -61,6 +67,7 @@ class Threads(Pool):
         sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
         try:
             run.open()
+            self._is_driving = True
             self._adjust()
             while not run.is_over:
                 self._news.wait(self._seconds_to_watch())
@@ -105,6 +112,9 @@ class Threads(Pool):
                     self._park(worker)
                 elif point is Point.ASK_FOR_HELP:
                     self.wake_another()
+        except BaseException as error:
+            if not self._run.is_over:
+                self._run.crash(error)
         finally:
             self._idents.discard(threading.get_ident())
             self.wake_another()
@@ -121,9 +131,14 @@ class Threads(Pool):
                 self._parked -= 1
 
     def _wake_all(self) -> None:
-        with self._mutex:
+        # At rest, a worker that has the mutex may be in users' code; nobody else has it for long.
+        if not self._mutex.acquire(timeout=_JOIN_SECONDS if self._run.is_over else -1):
+            return
+        try:
             for condition in (self._condition, *list(self._own.values())):
                 condition.notify_all()
+        finally:
+            self._mutex.release()
 
     def _wait(self, condition: threading.Condition) -> None:
         """One of the parked keeps the time: if all did, every timer would wake them all, to fight for the GIL."""
@@ -151,8 +166,28 @@ class Threads(Pool):
         return run.timers.fire(run.clock.now())
 
     def _wait_for_threads(self) -> None:
-        self._wake_all()
-        for thread in list(self._threads.values()):
-            while thread.is_alive():
-                self._wake_all()
-                thread.join(0.05)
+        """The run is over: who is in no operator comes soon; who is in one, and does not, is left behind."""
+        for turn in range(_LONG_PATIENCE):
+            self._wake_all()
+            alive = self._alive()
+            if not alive:
+                return
+            if turn == _PATIENCE:
+                self._run.left_behind += self._run.companions.end()
+            elif turn > _PATIENCE:
+                self._leave([(worker, thread) for worker, thread in alive if worker.cell is not None])
+            alive[0][1].join(_JOIN_SECONDS)
+        self.leave_behind()
+
+    def leave_behind(self) -> None:
+        self._leave(self._alive())
+
+    def _leave(self, workers: list[tuple[Worker, threading.Thread]]) -> None:
+        for worker, thread in workers:
+            assert thread.ident is not None
+            del self._threads[worker]
+            self._note_left(worker, thread.ident)
+            abandon(thread.ident)
+
+    def _alive(self) -> list[tuple[Worker, threading.Thread]]:
+        return [(worker, thread) for worker, thread in list(self._threads.items()) if thread.is_alive()]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.kept import Changed, Kept
+from penstock.operators.kept import Changed, Kept, Touched
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.runtime.changing import Changing
 from penstock.runtime.ports import Port
@@ -23,7 +23,7 @@ class TimedCell(Changing):
         assert isinstance(node.kind, Waits)
         self._kind = node.kind
         self._table = TimedTable(node.kind.logic, node.kind.lateness)
-        self._table.touched = set() if run.settings.knows_changes else None
+        self._table.touched = Touched() if run.settings.knows_changes else None
         self._taken: list[tuple[int, list[Any], float]] = []
         self._ended: list[int] = []
         self._open = list(range(len(ports)))
@@ -73,7 +73,7 @@ class TimedCell(Changing):
         try:
             key, time = kind.keys[side].fn(value), kind.times[side](value)
             fired = self._table.advance(side, time)
-        except Exception as error:
+        except BaseException as error:
             self.failed(node, value, error, born)
             return
         self._let_out(node, fired, born, outputs)
@@ -85,7 +85,7 @@ class TimedCell(Changing):
                 self.give_dead_letter(node, value, late, born)
             elif callable(kind.on_late):
                 self._on_late(node, kind.on_late, value, born)
-        except Exception as error:
+        except BaseException as error:
             self.failed(node, value, error, born)
 
     def _let_out(self, node: Node, fired: list[Fired], born: float, outputs: list[Any]) -> None:
@@ -97,7 +97,7 @@ class TimedCell(Changing):
     def _on_late(self, node: Node, on_late: Any, value: Any, born: float) -> None:
         try:
             on_late(value)
-        except Exception as error:
+        except BaseException as error:
             self.failed(node, value, error, born)
 
     def _close(self, node: Node, side: int, born: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.kept import Changed, Kept
+from penstock.operators.kept import Changed, Kept, Touched
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
 from penstock.runtime.failures import dead_letter
@@ -37,7 +37,7 @@ class TimedUnit(KeyedUnit):
         self.rises: list[int] = []
         """The positions of tuples that let it rise, and how far."""
         self.marks: list[Any] = []
-        self.read: list[tuple[Any, Time] | Exception] = []
+        self.read: list[tuple[Any, Time] | BaseException] = []
         """The key and the time of each tuple, or why it has none: users' functions are asked once."""
 
 
@@ -50,7 +50,7 @@ class TimedBucket:
         self._on_late = node.kind.on_late
         self._first_past = bisect_right if node.kind.logic.strict else bisect_left
         self.table = TimedTable(node.kind.logic, node.kind.lateness)
-        self.table.touched = set() if run.settings.knows_changes else None
+        self.table.touched = Touched() if run.settings.knows_changes else None
         self.progress: tuple[int, Time | None] = (-1, None)
         """The last unit that it has seen, and when its next timer is due after that; read by whoever splits."""
 
@@ -86,10 +86,10 @@ class TimedBucket:
             self.let_out(part, unit.rises[first], self.table.rise(0, marks[first]), fail)
             reached = first + 1
 
-    def _add(self, part: Part, position: int, value: Any, read: tuple[Any, Time] | Exception, fail: Fail) -> None:
+    def _add(self, part: Part, position: int, value: Any, read: tuple[Any, Time] | BaseException, fail: Fail) -> None:
         place = (position, True, ())
         try:
-            if isinstance(read, Exception):
+            if isinstance(read, BaseException):
                 raise read
             key, time = read
             outputs = self.table.add(0, key, value, time)
@@ -98,7 +98,7 @@ class TimedBucket:
             if self._on_late == "dead-letter":
                 letter = dead_letter(self._node, value, late)
                 part.found.setdefault(self._node.outputs, []).append((place, letter))
-        except Exception as error:
+        except BaseException as error:
             fail(place, value, error)
         else:
             part.found.setdefault(0, []).extend((place, output) for output in outputs)
@@ -158,7 +158,7 @@ class TimedTeam(KeyedTeam):
                 self._note_mark(unit, position, self._marking.mark_of(time))
                 unit.read.append((key, time))
                 bucket = self._bucket_of_key(key)
-            except Exception as error:
+            except BaseException as error:
                 if len(unit.read) == position:
                     unit.read.append(error)
             buckets.append(bucket)
@@ -172,21 +172,27 @@ class TimedTeam(KeyedTeam):
 
     def _note_part(self, part: Part, unit: TimedUnit) -> None:
         reads = (unit.read[position] for position in part.positions)
-        times = [read[1] for read in reads if not isinstance(read, Exception)]
+        times = [read[1] for read in reads if not isinstance(read, BaseException)]
         if times:
             self._under_way.setdefault(part.bucket, deque()).append((unit.serial, min(times)))
+            self._next_due(part.bucket)
 
     def _may_fire(self, number: int) -> bool:
         """Whether something in a bucket may be due at the mark: no window of a tuple closes before its time."""
-        bucket, under_way = self._buckets.get(number), self._under_way[number]
-        due = None
-        if bucket is not None:
-            assert isinstance(bucket, TimedBucket)
-            seen, due = bucket.progress
-            while under_way and under_way[0][0] <= seen:
-                under_way.popleft()
-        earliest = [time for _, time in under_way] + [due] * (due is not None)
+        due = self._next_due(number)
+        earliest = [time for _, time in self._under_way[number]] + [due] * (due is not None)
         return any(time <= self._mark for time in earliest)
+
+    def _next_due(self, number: int) -> Any:
+        """When the next timer of a bucket is due, after what it has seen, which is then no longer under way."""
+        bucket, under_way = self._buckets.get(number), self._under_way[number]
+        if bucket is None:
+            return None
+        assert isinstance(bucket, TimedBucket)
+        seen, due = bucket.progress
+        while under_way and under_way[0][0] <= seen:
+            under_way.popleft()
+        return due
 
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""

@@ -152,6 +152,13 @@ class Virtual(Pool):
     def _is_alive(self, worker: Worker) -> bool:
         return worker in self._going
 
+    def is_called_from_inside(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def leave_behind(self) -> None:
+        if self.current is not None:
+            self._note_left(self.current, self._thread)
+
     def _is_called_by_worker(self) -> bool:
         return self.current is not None and not self._timing.wakes_everyone
 
@@ -211,6 +218,8 @@ class Virtual(Pool):
         """Somebody outside has done something."""
         self._outside.clear()
         self._has_heard = False
+        if self._run.is_stopping:
+            self._run.tell_sources()
         self._adjust()
         self._wake_all()
 

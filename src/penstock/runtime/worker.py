@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING
 
+from penstock.errors import PolicyError
 from penstock.runtime.cells import Cell, Failed
 
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ class Worker:
                 return
             if now() >= run.timers.due:
                 run.timers.fire(now())
-            cell = self._pick()
+            try:
+                cell = self._pick()
+            except PolicyError as error:
+                run.abort(error)
+                return
             if cell is None:
                 yield Point.PARK
                 continue
@@ -83,10 +88,10 @@ class Worker:
             except Failed as failure:
                 run.fail(cell, failure)
                 cell.flush()
-            except GeneratorExit:
-                raise  # the run is over, and nobody goes on with this
             except BaseException as error:
-                run.crash(cell, error)
+                if _is_closed_here(error):
+                    raise  # the run is over, and nobody goes on with this
+                run.fail(cell, cell.crashed(error))
             yield Point.RELEASE
             self._let_go(cell, has_more)
             self.cell = None
@@ -117,3 +122,8 @@ class Worker:
         # A full queue: do its reader's work next, instead of waiting for somebody else to do it.
         if blocked_on is not None and self.only is None and self._next is None and blocked_on.reader.claim():
             self._next = blocked_on.reader
+
+
+def _is_closed_here(error: BaseException) -> bool:
+    """Whether somebody has closed the worker where it stopped; what users' functions raise comes from further down."""
+    return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -208,6 +208,8 @@ class _PacedSource(Source):
         self._rate = rate
         self.name, self.bounded, self.replayable = source.name, source.bounded, source.replayable
         self.schema, self.counts_rows = source.schema, source.counts_rows
+        self.on_change, self.settled = source.on_change, source.settled  # type: ignore[method-assign]
+        self.identity, self.changed = source.identity, source.changed  # type: ignore[method-assign]
         self._started: float | None = None
         self._count = 0
 
@@ -261,7 +263,7 @@ class _ChargedSink(Sink):
     def __init__(self, sink: Sink, charge: Charge) -> None:
         self._sink = sink
         self._charge = charge
-        self.name, self.delivery = sink.name, sink.delivery
+        self.name, self.delivery, self.any_thread = sink.name, sink.delivery, sink.any_thread
 
     def open(self) -> SinkWriter:
         return _ChargedWriter(self._sink.open(), self._charge)
@@ -279,6 +281,9 @@ class _ChargedWriter(SinkWriter):
         for value in values:
             self._charge(value)
         return self._writer.write(values)
+
+    def flush(self) -> None:
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
