@@ -16,9 +16,14 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import penstock as ps
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tools.results import Result, Results, result_of
 
 try:
     import bytewax.operators as op
@@ -143,6 +148,12 @@ def by_bytewax(values, keyed):
     return out
 
 
+def must_be(right: Result, found: Result, name: str) -> None:
+    """All of it, at the size that is measured, when no time is taken."""
+    if found != right:
+        raise RuntimeError(f"{name} has {found}, and {right} is right")
+
+
 def cpu_seconds(function: Callable[[], Any]) -> float:
     started = time.process_time()
     function()
@@ -160,7 +171,13 @@ def chains(count: int, repeats: int) -> None:
         variants_slow: dict[str, Callable[[], Any]] = {"asyncio queues": lambda: by_asyncio_queues(slow, keyed)}
         if Dataflow is not None:
             variants_slow["bytewax"] = lambda: by_bytewax(slow, keyed)
-        assert by_hand(values, keyed) == by_penstock(values, keyed)
+        right, right_slow = result_of(by_hand(values, keyed)), result_of(by_hand(slow, keyed))
+        for name, function in variants.items():
+            must_be(right, result_of(function()), name)
+        for name, function in variants_slow.items():
+            out = function()
+            # Bytewax gives pairs of key and value behind a keyed operator.
+            must_be(right_slow, result_of([x[1] for x in out] if out and isinstance(out[0], tuple) else out), name)
         best = {name: float("inf") for name in (*variants, *variants_slow)}
         for _ in range(repeats):
             for _ in range(3):  # their difference is what matters, and it is small
@@ -190,16 +207,21 @@ class UserZip(ps.Operator):
 def zips(count: int, repeats: int) -> None:
     values = list(range(count))
 
-    def run(build):
+    def run(build, sink=None):
+        sink = sink or ps.sinks.null()
         flow = ps.Flow("bench")
         left, right = flow.read(ps.sources.items(values)), flow.read(ps.sources.items(values))
-        build(flow, left, right).write(ps.sinks.null())
+        build(flow, left, right).write(sink)
         flow.run(ps.engines.Local(threads=1))
 
     variants = {
-        "driver loop": lambda: run(lambda flow, a, b: flow.add(UserZip(), a, b)),
-        "built-in zip": lambda: run(lambda flow, a, b: a.zip(b)),
+        "driver loop": lambda sink=None: run(lambda flow, a, b: flow.add(UserZip(), a, b), sink),
+        "built-in zip": lambda sink=None: run(lambda flow, a, b: a.zip(b), sink),
     }
+    for name, function in variants.items():
+        sink: Any = ps.sinks.collect()
+        function(sink)
+        must_be(result_of(zip(values, values, strict=True)), result_of(sink.items), name)
     best = dict.fromkeys(variants, float("inf"))
     for _ in range(repeats):
         for name, function in variants.items():
@@ -213,14 +235,18 @@ def zips(count: int, repeats: int) -> None:
 
 
 def long_chains(count: int, repeats: int) -> None:
-    def run(operators, tuples, fuse):
+    def run(operators, tuples, fuse, is_checked=False):
         flow = ps.Flow("bench")
         stream = flow.read(ps.sources.items(range(tuples)))
         for _ in range(operators):
             stream = stream.map(add)
-        stream.write(ps.sinks.null())
+        sink: Any = ps.sinks.collect() if is_checked else ps.sinks.null()
+        stream.write(sink)
         job = flow.start(ps.engines.Local(threads=1, fuse=fuse))
         job.wait()
+        if is_checked:
+            wanted = result_of(range(operators, operators + tuples))
+            must_be(wanted, result_of(sink.items), f"{operators} operators, fuse={fuse}")
 
     print(f"\nlong chains: nanoseconds of CPU a tuple and hop, best of {repeats}")
     for fuse in (True, False):
@@ -228,6 +254,7 @@ def long_chains(count: int, repeats: int) -> None:
         for operators in (10, 1000):
             tuples = count // operators
             few, many = [], []
+            run(operators, tuples, fuse, is_checked=True)
             for _ in range(repeats):
                 few.append(cpu_seconds(lambda: run(operators, 1, fuse)))
                 many.append(cpu_seconds(lambda: run(operators, tuples, fuse)))
@@ -337,6 +364,8 @@ def latencies(seconds: float, repeats: int) -> None:
         for _ in range(repeats):
             for name, function in variants.items():
                 delays = sorted(function())
+                if len(delays) != int(seconds * rate):
+                    raise RuntimeError(f"{name}: {len(delays):,} of {int(seconds * rate):,} tuples came out")
                 found[name].append((delays[len(delays) // 2], delays[int(len(delays) * 0.99)]))
         print(f"  at {share:.0%} of the lower peak ({rate:,.0f}/s)")
         for name, pairs in found.items():
@@ -361,14 +390,20 @@ def policies(repeats: int) -> None:
     """Throughput and latency of a flow of costly and cheap operators under every policy."""
     from penstock.runtime.policies import POLICIES
 
+    results = Results()
+
     def run(policy):
         flow = ps.Flow("bench")
         numbers = flow.read(ps.sources.items(range(100_000)))
         left = numbers.map(add, replicas=1).map_batch(lambda xs: [triple(x) for x in xs])
         right = numbers.filter(keep).map_batch(lambda xs: [minus(x) for x in xs])
-        left.zip(numbers).key_by(lambda pair: pair[1] % 100).count().write(ps.sinks.null())
-        right.map_batch(lambda xs: xs).write(ps.sinks.null())
-        return flow.run(ps.engines.Local(threads=2, policy=policy, fuse=False))
+        sinks: list[Any] = [ps.sinks.collect(), ps.sinks.collect()]
+        left.zip(numbers).key_by(lambda pair: pair[1] % 100).count().write(sinks[0])
+        right.map_batch(lambda xs: xs).write(sinks[1])
+        report = flow.run(ps.engines.Local(threads=2, policy=policy, fuse=False))
+        for number, sink in enumerate(sinks):
+            results.note(f"policies, output {number}", policy, result_of(sink.items))
+        return report
 
     found: dict[str, list[Any]] = {name: [] for name in POLICIES}
     for _ in range(repeats):

@@ -6,6 +6,7 @@ Every variant runs many times for a short while, in rounds, and is compared with
 counts, because on a shared machine the best times come from different moments. Rounds in which others had more than 3%
 of the cores don't count, where there are enough others.
 Functions that release the GIL compute a checksum; those that do not count in a loop.
+What comes out is kept, and compared when the time is taken: contestants whose results differ are no contestants.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ from penstock.ordering.reorder import LockedBuffer, ReorderBuffer, Ring
 sys.path.insert(0, str(Path(__file__).parent))
 
 from tools.neighbours import Contest
+from tools.results import Results, result_of
 
 DATA = bytes(1 << 20)
+RESULTS = Results()
 
 
 def spin(steps: int) -> Callable[[int], int]:
@@ -73,15 +77,25 @@ def calibrated(
         size *= 2
 
 
-def seconds_of(build: Callable[[ps.Stream], ps.Stream], count: int, values: Any = None, **options: Any) -> float:
-    """How long a flow takes from items to nowhere."""
+def seconds_of(
+    build: Callable[[ps.Stream], ps.Stream],
+    count: int,
+    values: Any = None,
+    contest: str = "",
+    in_any_order: bool = False,
+    **options: Any,
+) -> float:
+    """How long a flow takes from items to a list, which must be the same as that of all others in its contest."""
     flow = ps.Flow("ordered")
     source = ps.sources.items(range(count) if values is None else values)
-
-    build(flow.read(source)).write(ps.sinks.null())
+    sink: Any = ps.sinks.collect()
+    build(flow.read(source)).write(sink)
     began = time.perf_counter()
     flow.run(ps.engines.Local(**options))
-    return time.perf_counter() - began
+    seconds = time.perf_counter() - began
+    if contest:
+        RESULTS.note(contest, str(options), result_of(sink.items, in_any_order))
+    return seconds
 
 
 def bare_seconds(work: Callable[[int], int], count: int, workers: int) -> float:
@@ -114,8 +128,9 @@ def order(scale: float, rounds: int) -> None:
         for what, make, least in ("outside the GIL", checksum, 8192), ("pure Python", spin, 1):
             work = calibrated(make, microseconds, least)
 
-            def run(ordered: bool, work=work, count=count) -> float:
-                return seconds_of(lambda s: s.map(work, replicas=2, ordered=ordered), count, threads=2)
+            def run(ordered: bool, work=work, count=count, contest=f"{microseconds} µs, {what}") -> float:
+                build = partial(ps.Stream.map, fn=work, replicas=2, ordered=ordered)
+                return seconds_of(build, count, contest=contest, in_any_order=True, threads=2)
 
             found = Contest({"ordered": lambda: run(True), "unordered": lambda: run(False)}, rounds)
             shown(f"{microseconds} µs a tuple, {what}", found.ratio("unordered", "ordered"), goal, found)
@@ -142,6 +157,8 @@ def latency(scale: float, rounds: int) -> None:
         done.write(ps.sinks.call(lambda pair: found.append(time.perf_counter() - pair[1])))
         began = time.perf_counter()
         flow.run(ps.engines.Local(threads=3))
+        if len(found) != count:
+            raise RuntimeError(f"latency: {len(found):,} of {count:,} tuples came out")
         return sorted(found)
 
     def tail(ordered: bool) -> float:
@@ -171,8 +188,9 @@ def in_threads(scale: float, rounds: int) -> None:
     for name, work in works.items():
         count = int(40_000 * scale)  # long enough for what begins and ends a run not to count
 
-        def run(workers: int, work=work, count=count) -> float:
-            return seconds_of(lambda s: s.map(work, replicas=workers), count, threads=workers)
+        def run(workers: int, work=work, count=count, contest=f"threads, {name}") -> float:
+            build = partial(ps.Stream.map, fn=work, replicas=workers)
+            return seconds_of(build, count, contest=contest, threads=workers)
 
         found = Contest(
             {
@@ -196,8 +214,8 @@ def processes(scale: float, rounds: int) -> None:
         steps = _steps(microseconds)
         work = spin(steps)
 
-        def run(work=work, count=count, **options: Any) -> float:
-            return _steady_seconds(lambda s: s.map(work), count, **options)
+        def run(work=work, count=count, contest=f"processes, {microseconds} µs", **options: Any) -> float:
+            return _steady_seconds(lambda s: s.map(work), count, contest, **options)
 
         found = Contest(
             {
@@ -224,20 +242,20 @@ def _steps(microseconds: float) -> int:
     return int(100_000 * microseconds * 1e-6 / (time.perf_counter() - began))
 
 
-def _steady_seconds(build: Callable[[ps.Stream], ps.Stream], count: int, **options: Any) -> float:
+def _steady_seconds(build: Callable[[ps.Stream], ps.Stream], count: int, contest: str, **options: Any) -> float:
     """From the first tuple at the sink to the last, scaled to all: processes have started by then."""
     flow = ps.Flow("steady")
     times: list[tuple[float, int]] = []
-    seen = 0
+    found: list[Any] = []
 
-    def note(_: Any) -> None:
-        nonlocal seen
-        seen += 1
-        if seen % 64 == 0:
-            times.append((time.perf_counter(), seen))
+    def note(value: Any) -> None:
+        found.append(value)
+        if len(found) % 64 == 0:
+            times.append((time.perf_counter(), len(found)))
 
     build(flow.read(ps.sources.items(range(count)))).write(ps.sinks.call(note))
     flow.run(ps.engines.Local(**options))
+    RESULTS.note(contest, str(options), result_of(found))
     (began, first), (ended, last) = times[len(times) // 5], times[-1]
     return (ended - began) / (last - first) * count
 
@@ -284,6 +302,7 @@ def skew(scale: float, rounds: int) -> None:
             lambda s: s.map(work, replicas=2).key_by(lambda x: x).stateful_map(update, init=int, replicas=2),
             count,
             values,
+            contest=f"skew {hash(tuple(values))}",
             threads=2,
         )
 
@@ -292,6 +311,7 @@ def skew(scale: float, rounds: int) -> None:
             lambda s: s.key_by(lambda x: x).stateful_map(both, init=int, replicas=2),
             count,
             values,
+            contest=f"skew {hash(tuple(values))}",
             threads=2,
             keyed_queue="partitioned",
         )
@@ -326,6 +346,7 @@ def queues(scale: float, rounds: int) -> None:
             lambda s: s.key_by(lambda x: x).stateful_map(costly, init=int, replicas=2),
             count,
             values,
+            contest=f"queues {hash(tuple(values))}",
             threads=2,
             keyed_queue=keyed_queue,
         )
@@ -368,15 +389,17 @@ def under_way(scale: float, rounds: int) -> None:
             work(value)
             return update(state, value)
 
-        def run(keyed_queue: str, count=count, costly=costly) -> float:
+        def run(keyed_queue: str, count=count, costly=costly, contest=f"under way, {microseconds} µs") -> float:
             seconds: list[float] = []
             engine = ps.engines.Local(threads=2, keyed_queue=keyed_queue)
             ring = engine.settings.reorder
             engine.settings = replace(engine.settings, reorder=lambda size, outlet: ring(size, Timed(outlet, seconds)))
             flow = ps.Flow("ordered")
             values = flow.read(ps.sources.items(even(count)))
-            values.key_by(lambda x: x).stateful_map(costly, init=int, replicas=2).write(ps.sinks.null())
+            sink: Any = ps.sinks.collect()
+            values.key_by(lambda x: x).stateful_map(costly, init=int, replicas=2).write(sink)
             flow.run(engine)
+            RESULTS.note(contest, keyed_queue, result_of(sink.items))
             return statistics.mean(seconds)
 
         queues = ("hybrid", "partitioned")
@@ -398,8 +421,8 @@ def buffers(scale: float, rounds: int) -> None:
         found = Contest(
             {
                 kind: (
-                    lambda kind=kind, build=build, count=count: seconds_of(
-                        build, int(count * scale), threads=2, reorder=kind
+                    lambda kind=kind, build=build, count=count, name=name: seconds_of(
+                        build, int(count * scale), contest=f"buffers {name}", threads=2, reorder=kind
                     )
                 )
                 for kind in ("ring", "lock")
@@ -417,8 +440,12 @@ class Kept:
     def __init__(self, selectivity: int) -> None:
         self._selectivity = selectivity
         self._values: list[int] = []
+        self.sent = 0
+        self.is_in_order = True
 
     def send(self, unit: int) -> bool:
+        self.is_in_order &= unit == self.sent
+        self.sent += 1
         for _ in range(self._selectivity):
             self._values.append(unit)
         if len(self._values) > 10_000:
@@ -431,7 +458,8 @@ def bare_buffers(scale: float, rounds: int) -> None:
     print("\nThe same by themselves, units of one tuple of 0.2 µs")
 
     def run(kind: type[ReorderBuffer], selectivity: int, workers: int, count: int = int(60_000 * scale)) -> float:
-        buffer = kind(256, Kept(selectivity))
+        kept = Kept(selectivity)
+        buffer = kind(256, kept)
         admission = threading.Lock()
         taken = 0
 
@@ -450,7 +478,10 @@ def bare_buffers(scale: float, rounds: int) -> None:
                     pass
                 buffer.add(serial, serial)
 
-        return seconds_together([threading.Thread(target=work) for _ in range(workers)])
+        seconds = seconds_together([threading.Thread(target=work) for _ in range(workers)])
+        if kept.sent != count or not kept.is_in_order:
+            raise RuntimeError(f"{kind.__name__}: {kept.sent:,} of {count:,} units, in order: {kept.is_in_order}")
+        return seconds
 
     for workers in 2, 4:
         for name, selectivity in ("light", 1), ("selectivity 50", 50):
@@ -472,7 +503,7 @@ def free_threaded(scale: float) -> None:
         f"import sys; sys.path[:0] = {[os.path.dirname(os.path.dirname(ps.__file__)), os.path.dirname(__file__)]!r}\n"
         "import ordered\n"
         f"work, count = ordered.spin(2000), {int(20_000 * scale)}\n"
-        "run = lambda n: ordered.seconds_of(lambda s: s.map(work, replicas=n), count, threads=n)\n"
+        "run = lambda n: ordered.seconds_of(lambda s: s.map(work, replicas=n), count, contest='threads', threads=n)\n"
         "found = ordered.Contest({'one': lambda: run(1), 'two': lambda: run(2)}, 9)\n"
         "ordered.shown('pure Python, two threads against one', found.ratio('one', 'two'), '1.7', found)\n"
         f"ordered.bare_buffers({scale}, 9)"

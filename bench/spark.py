@@ -5,14 +5,14 @@ penstock bench spark [--quick] [--only counts|numbering|chain|state|overhead]
 All contestants share one Spark session, read the same Parquet files, write JSON files, and recover exactly once from a
 checkpoint. A batch's time is the time from one entry of Spark's commit log to the next, for Penstock as for the others,
 so everything between two batches is in it. The first batches of a run, which meet every key once, don't count.
-Contestants take turns, and the median of all their batches counts. Each is first checked on a small input.
+Contestants take turns, and the median of all their batches counts. All that each has written in each of its runs is
+compared with what it should be: who loses rows has no time.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import shutil
 import signal
@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet
 from pyspark.sql import Row, Window
 from pyspark.sql import functions as sf
@@ -91,8 +92,18 @@ class Work:
         return self.folder / "checkpoint"
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What is to be written, by column; and whether in this order."""
+
+    columns: dict[str, Any]
+    in_order: bool
+
+
 Run = Callable[[Input, Work], list[float]]
 """Runs one contestant over an input, and tells the seconds of every measured batch."""
+Wanted = Callable[[str, Input], Rows | None]
+"""What a contestant is to write for an input; `None` for one that writes nothing."""
 
 
 class Places:
@@ -118,10 +129,13 @@ class Places:
         write_batches(folder, users)
         return Input(folder, rows, len(users), warm)
 
-    def run(self, contestant: Run, given: Input) -> list[float]:
+    def run(self, name: str, contestant: Run, given: Input, wanted: Wanted) -> list[float]:
+        """The seconds of its batches, if its output is right."""
         work = Work(self.folder())
         try:
-            return contestant(given, work)
+            seconds = contestant(given, work)
+            check_output(name, work.output, wanted(name, given))
+            return seconds
         finally:
             shutil.rmtree(work.folder, ignore_errors=True)
 
@@ -151,17 +165,41 @@ def batch_seconds(checkpoint: Path, given: Input) -> list[float]:
     return [float(one) for one in seconds[given.warm - 1 :]]
 
 
-def rows_out(output: Path) -> list[dict[str, Any]]:
-    files = sorted(path for path in output.rglob("part-*.json") if path.is_file())
-    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+def check_output(name: str, output: Path, wanted: Rows | None) -> None:
+    """Whoever promises an order is held to it; the rows of the others are compared as a set."""
+    if wanted is None:
+        return
+    files = sorted(path for path in output.rglob("part-*.json") if path.is_file() and path.stat().st_size)
+    tables = [pyarrow.json.read_json(path) for path in files]
+    found = [np.concatenate([table[column].to_numpy() for table in tables]) for column in wanted.columns]
+    columns = list(wanted.columns.values())
+    if not wanted.in_order:
+        found, columns = ([column[np.lexsort(of)] for column in of] for of in (found, columns))
+    if not all(map(np.array_equal, found, columns)):
+        raise RuntimeError(f"{name} has written {len(found[0]):,} rows, and {len(columns[0]):,} others were wanted")
 
 
-def by_turns(places: Places, contestants: dict[str, tuple[Run, Input]]) -> dict[str, float]:
+def users_of(given: Input) -> Any:
+    """In the order of the stream."""
+    return pa.parquet.read_table(given.folder, columns=["user"])["user"].to_numpy()
+
+
+def numbers_of(users: Any) -> Any:
+    """The how-manieth each is of its user's."""
+    order = np.argsort(users, kind="stable")
+    ordered = users[order]
+    firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+    numbers = np.empty(len(users), dtype=np.int64)
+    numbers[order] = np.arange(len(users)) - np.repeat(firsts, np.diff(firsts, append=len(users))) + 1
+    return numbers
+
+
+def by_turns(places: Places, contestants: dict[str, tuple[Run, Input]], wanted: Wanted) -> dict[str, float]:
     """The median rows a second of each."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(REPEATS):
         for name, (run, given) in contestants.items():
-            seconds[name] += places.run(run, given)
+            seconds[name] += places.run(name, run, given, wanted)
     return {name: contestants[name][1].rows_per_batch / statistics.median(taken) for name, taken in seconds.items()}
 
 
@@ -206,7 +244,8 @@ class Contest:
                     session=self.spark, checkpoint=str(work.checkpoint), rows_per_batch=given.rows_per_batch
                 )
             )
-            return batch_seconds(work.checkpoint / "spark", given)
+            (log,) = (work.checkpoint / "spark").iterdir()
+            return batch_seconds(log, given)
 
         return run
 
@@ -349,7 +388,7 @@ def counts(contest: Contest, places: Places, rows: int) -> None:
         GROUP_BY: contest.updates(lambda frame: frame.groupBy("user").count()),
     }
     slow = {"applyInPandasWithState": contest.stream(in_pandas_with_state)}
-    if importlib.util.find_spec("google.protobuf") is None:
+    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None:
         print("protobuf is not installed (pip install protobuf): both transformWithState are left out")
     else:
         slow = {
@@ -357,7 +396,6 @@ def counts(contest: Contest, places: Places, rows: int) -> None:
             "transformWithStateInPandas": contest.stream(with_state("transformWithStateInPandas", CountFrames)),
             **slow,
         }
-    check_counts(places, {**fast, **slow})
     goals = {
         100_000: {
             GROUP_BY: {BY_COLUMN: 1},
@@ -374,31 +412,28 @@ def counts(contest: Contest, places: Places, rows: int) -> None:
         if keys == 100_000:
             small = places.events(rows // 10, keys // 10, measured=2)
             for name, run in slow.items():
-                is_small = too_slow(places.run(run, small), small)
+                is_small = too_slow(places.run(name, run, small, wanted_counts), small)
                 runs[name] = (run, small if is_small else given)
                 fewer += [name] * is_small
         print(f"\nrunning count of each key, {rows:,} rows a batch, {keys:,} keys: median of {REPEATS * 2} batches")
         if fewer:
             print(f"  with a tenth of the rows and of the keys: {', '.join(fewer)}")
-        print_rates(by_turns(places, runs), goals.get(keys, {}))
+        print_rates(by_turns(places, runs, wanted_counts), goals.get(keys, {}))
         shutil.rmtree(given.folder)
     print("  groupBy().count() gives a row for each key and batch, the others one for each event; Penstock's in order")
 
 
-def check_counts(places: Places, contestants: dict[str, Run]) -> None:
-    given = places.events(2_000, 300, measured=2)
-    events = Counter(pa.parquet.read_table(given.folder).column("user").to_pylist())
-    wanted = Counter((user, number) for user, count in events.items() for number in range(1, count + 1))
-    for name, run in contestants.items():
-        work = Work(places.folder())
-        run(given, work)
-        found = Counter((row["user"], row["count"]) for row in rows_out(work.output))
-        if name == GROUP_BY:
-            wrong = {user: max(n for who, n in found if who == user) for user in events} != dict(events)
-        else:
-            wrong = found != wanted
-        if wrong:
-            raise RuntimeError(f"{name} counts wrong")
+def wanted_counts(name: str, given: Input) -> Rows:
+    users = users_of(given)
+    if name != GROUP_BY:
+        return Rows({"user": users, "count": numbers_of(users)}, in_order=name.startswith("penstock"))
+    totals: Counter[int] = Counter()
+    found: list[tuple[int, int]] = []
+    for batch in users.reshape(given.batches, given.rows_per_batch):
+        totals.update(batch.tolist())
+        found += [(user, totals[user]) for user in np.unique(batch).tolist()]
+    columns = np.array(found).T
+    return Rows({"user": columns[0], "count": columns[1]}, in_order=False)
 
 
 # Numbering each user's events in order
@@ -427,37 +462,28 @@ def numbering(contest: Contest, places: Places, rows: int) -> None:
     window = contest.each_batch(by_window)
     in_pandas = contest.each_batch(lambda frame: frame.groupBy("user").applyInPandas(number_frame, NUMBERS))
     contestants = {"penstock": penstock, "JVM row_number() over": window, "applyInPandas": in_pandas}
-    check_numbers(places, contestants)
     keys = rows // 10
     given = places.events(rows, keys, measured=2)
     small = places.events(rows // 10, keys // 10, measured=2)
-    is_small = too_slow(places.run(in_pandas, small), small)
+    is_small = too_slow(places.run("applyInPandas", in_pandas, small, wanted_numbers), small)
     runs = {name: (run, given) for name, run in contestants.items()}
     if is_small:
         runs["applyInPandas"] = (in_pandas, small)
     print(f"\nnumbering the events of {keys:,} users, {rows:,} rows a batch: median of {REPEATS * 2} batches")
     if is_small:
         print("  with a tenth of the rows and of the users: applyInPandas")
-    print_rates(by_turns(places, runs), {"JVM row_number() over": {"penstock": 1}, "applyInPandas": {"penstock": 10}})
+    rates = by_turns(places, runs, wanted_numbers)
+    print_rates(rates, {"JVM row_number() over": {"penstock": 1}, "applyInPandas": {"penstock": 10}})
     print("  the other two begin at 1 in every batch; Penstock goes on, and its output is in order")
 
 
-def check_numbers(places: Places, contestants: dict[str, Run]) -> None:
-    given = places.events(2_000, 300, measured=2)
-    users = pa.parquet.read_table(given.folder).column("user").to_pylist()
-    for name, run in contestants.items():
-        seen: Counter[int] = Counter()
-        wanted = {}
-        for position, user in enumerate(users):
-            if name != "penstock" and position % given.rows_per_batch == 0:
-                seen.clear()
-            seen[user] += 1
-            wanted[position] = (user, seen[user])
-        work = Work(places.folder())
-        run(given, work)
-        found = rows_out(work.output)
-        if len(found) != len(users) or {row["position"]: (row["user"], row["number"]) for row in found} != wanted:
-            raise RuntimeError(f"{name} numbers wrong")
+def wanted_numbers(name: str, given: Input) -> Rows:
+    users = users_of(given)
+    if name == "penstock":
+        numbers = numbers_of(users)
+    else:
+        numbers = np.concatenate([numbers_of(batch) for batch in users.reshape(given.batches, given.rows_per_batch)])
+    return Rows({"user": users, "position": np.arange(len(users)), "number": numbers}, in_order=name == "penstock")
 
 
 # Five stateless functions
@@ -524,22 +550,19 @@ def chain(contest: Contest, places: Places, rows: int) -> None:
         "five mapInArrow": contest.stream(chained),
         "five Python UDFs": contest.stream(by_udfs),
     }
-    small = places.events(2_000, 300, measured=1)
-    wanted = []
-    for row in pa.parquet.read_table(small.folder).to_pylist():
-        for step in STEPS:
-            row = step(row)
-        wanted.append(row)
-    for name, run in contestants.items():
-        work = Work(places.folder())
-        run(small, work)
-        if sorted(rows_out(work.output), key=lambda row: row["position"]) != wanted:
-            raise RuntimeError(f"{name} goes wrong")
     given = places.events(rows, rows // 10, measured=3)
     print(f"\nfive stateless functions, {rows:,} rows a batch: median of {REPEATS * 3} batches")
-    rates = by_turns(places, {name: (run, given) for name, run in contestants.items()})
+    rates = by_turns(places, {name: (run, given) for name, run in contestants.items()}, wanted_rows)
     goals = {"one mapInArrow": 1 / 1.05, "five mapInArrow": 2, "five Python UDFs": 3}
     print_rates(rates, {name: {"penstock": round(goal, 2)} for name, goal in goals.items()})
+
+
+def wanted_rows(name: str, given: Input) -> Rows:
+    """What the five functions make of all rows, by columns."""
+    table = pa.parquet.read_table(given.folder)
+    users = table["user"].to_numpy() % 1000
+    values = (np.abs(table["value"].to_numpy()) * 3 + 1) % 997 + users
+    return Rows({"user": users, "position": table["position"].to_numpy(), "value": values}, name == "penstock")
 
 
 # State: ten times as many keys, as many of them touched
@@ -566,6 +589,8 @@ def state(contest: Contest, places: Places, rows: int) -> None:
             before = 1 + repeat * len(batches)
             more = Input(given.folder, rows, before + len(batches), before + warm)
             seconds[keys] += count_on(contest, more, work)
+    for keys, (given, work) in states.items():
+        check_output(f"penstock with {keys:,} keys", work.output, wanted_counts("penstock", given))
     print(f"\nkeyed state, {rows:,} rows a batch for the same {touched:,} keys: {REPEATS * measured} batches")
     for keys, taken in seconds.items():
         print(
@@ -618,7 +643,13 @@ def overhead(contest: Contest, places: Places, rows: int) -> None:
         "bare foreachBatch": contest.bare(lambda frame: exchanged(frame).toArrow()),
         "foreachBatch writing JSON": contest.each_batch(exchanged),
     }
-    rates = by_turns(places, {name: (run, given) for name, run in contestants.items()})
+
+    def wanted(name: str, given: Input) -> Rows | None:
+        if name.startswith("bare"):
+            return None
+        return wanted_counts(name, given) if name == "penstock" else Rows({"user": users_of(given)}, in_order=False)
+
+    rates = by_turns(places, {name: (run, given) for name, run in contestants.items()}, wanted)
     print(f"\na batch of one row, {exchanges} exchanges: median of {REPEATS * measured} batches")
     for name, rate in rates.items():
         line = f"  {name:<34}{1e3 / rate:>7.0f} ms"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from tools.neighbours import Contest
+from tools.results import Results, result_of
 
 import penstock as ps
 from elasticity.shown import shown
@@ -17,16 +18,20 @@ def overhead(seconds: float) -> None:
     """Four cheap functions and a keyed state on one thread, watched every quarter of a second, and not."""
     print("\nWhat measuring and deciding costs: throughput, watched against not watched")
     count = int(1_500_000 * seconds / 10)
+    results = Results()
 
     def run(elastic: Any) -> float:
         flow = ps.Flow("watched")
         stream = flow.read(ps.sources.items(range(count)))
         for _ in range(4):
             stream = stream.map(lambda n: n + 1)
-        stream.key_by(lambda n: n % 100).count().write(ps.sinks.null())
+        sink: Any = ps.sinks.collect()
+        stream.key_by(lambda n: n % 100).count().write(sink)
         began = time.perf_counter()
         flow.run(ps.engines.Local(threads=1, elastic=elastic))
-        return time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        results.note("overhead", str(elastic), result_of(sink.items))
+        return seconds
 
     watching = ps.Elastic(period=0.25, apply=False)
     contest = Contest({"watched": partial(run, watching), "not": partial(run, False)}, rounds=15)
