@@ -5,6 +5,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# A test that holds the interpreter itself, so that no timeout of Python's can end it, ends its process and is named.
+NEVER_HANG := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long lint types check bench clean java
 
@@ -22,7 +25,7 @@ demo: java $(READY)  ## run the main job
 	@$(BIN)/penstock demo
 
 test: java $(READY)  ## run the tests (under 12 minutes on 2 cores)
-	@$(BIN)/python -m pytest -q -m "not long" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -q -m "not long" -n 2 --dist worksteal $(NEVER_HANG)
 
 test-long: java $(READY)  ## run the storms
 	@$(BIN)/python -m pytest -q -m long

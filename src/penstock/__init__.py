@@ -11,13 +11,17 @@
 """
 
 from penstock import costs, engines, rates, sinks, sources, spark, windows
+from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
+from penstock.connectors.source import Chunk, Source, Split, Unreadable
 from penstock.elasticity.loop import Elastic
 from penstock.elasticity.signals import Change, Controller, Signals
 from penstock.errors import (
     CheckpointError,
+    ConservationError,
     FlowError,
     OperatorError,
     PenstockError,
+    PolicyError,
     SinkError,
     SourceError,
 )
@@ -35,8 +39,11 @@ __all__ = [
     "Arrivals",
     "Change",
     "CheckpointError",
+    "Chunk",
+    "ConservationError",
     "Controller",
     "DeadLetter",
+    "Delivery",
     "Elastic",
     "Flow",
     "FlowError",
@@ -44,12 +51,19 @@ __all__ = [
     "Operator",
     "OperatorError",
     "PenstockError",
+    "PolicyError",
+    "Rejected",
     "Report",
     "SchedulingPolicy",
     "Signals",
+    "Sink",
     "SinkError",
+    "SinkWriter",
+    "Source",
     "SourceError",
+    "Split",
     "Stream",
+    "Unreadable",
     "WindowResult",
     "costs",
     "engines",

@@ -1,7 +1,7 @@
 """`penstock`: run, explain, check and show flows.
 
 Exit codes: 0 the flow has ended well, 1 it failed while it ran or engines differ, 2 it can't run or the command is
-wrong, 130 it was stopped with Ctrl-C (once: what was read is let out first; twice: at once).
+wrong, 130 it was stopped with Ctrl-C, 143 with SIGTERM (once: what was read is let out first; twice: at once).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import click
 
 import penstock
 from penstock.cli.check import check
+from penstock.cli.checkpoint import checkpoint
 from penstock.cli.journal import journal
 from penstock.cli.load import load_flow
 from penstock.cli.options import engine_options, parsed_option
@@ -24,10 +24,11 @@ from penstock.cli.progress import wait_with_progress
 from penstock.cli.simulate import simulate
 from penstock.clock import SystemClock
 from penstock.engines.simulated.profile import costs_of, save_costs
-from penstock.errors import FlowError, PenstockError
+from penstock.errors import FlowError, PenstockError, describe_traceback
 from penstock.flow import Flow
 from penstock.observe.journal import Journal
 from penstock.observe.report import Report
+from penstock.runtime.signals import GRACE_SECONDS, Terminated, attended
 
 _FAILED, _WRONG, _INTERRUPTED = 1, 2, 130
 
@@ -42,6 +43,7 @@ def cli() -> None:
 
 
 cli.add_command(check)
+cli.add_command(checkpoint)
 cli.add_command(journal)
 cli.add_command(simulate)
 
@@ -57,6 +59,14 @@ cli.add_command(simulate)
     help="Flush windows and last words when the sources end, or keep them for a later run.",
 )
 @click.option("--report/--no-report", default=True, envvar="PENSTOCK_REPORT", help="Print the report at the end.")
+@click.option(
+    "--grace-seconds",
+    type=click.FloatRange(min=0),
+    default=GRACE_SECONDS,
+    show_default=True,
+    envvar="PENSTOCK_GRACE_SECONDS",
+    help="How long to let out what was read after SIGTERM, before it stops at once.",
+)
 @click.option(
     "--profile",
     type=click.Path(dir_okay=False),
@@ -76,11 +86,12 @@ def run(
     options: tuple[str, ...],
     at_end: Any,
     report: bool,
+    grace_seconds: float,
     profile: str | None,
     journal_file: str | None,
 ) -> None:
     """Run a flow to its end."""
-    result = _run(load_flow(target), engine, dict(map(parsed_option, options)), at_end, report)
+    result = _run(load_flow(target), engine, dict(map(parsed_option, options)), at_end, report, grace_seconds)
     if profile is not None:
         save_costs(costs_of(result), profile)
     if journal_file is not None:
@@ -131,19 +142,27 @@ def bench(name: str, arguments: tuple[str, ...]) -> None:
     os.execv(sys.executable, [sys.executable, str(folder / f"{name}.py"), *arguments])
 
 
-def _run(flow: Flow, engine: str, options: dict[str, Any], at_end: Any, report: bool) -> Report:
+def _run(
+    flow: Flow,
+    engine: str,
+    options: dict[str, Any],
+    at_end: Any,
+    report: bool,
+    grace_seconds: float = GRACE_SECONDS,
+) -> Report:
     job = flow.start(engine, at_end=at_end, **options)
     try:
-        result = wait_with_progress(job, flow.name, SystemClock(), sys.stderr)
-    except KeyboardInterrupt:
-        click.echo("stopping: letting out what was read (Ctrl-C again to stop at once)", err=True)
-        try:
-            job.stop(drain=True)
-        except KeyboardInterrupt:
-            job.stop(drain=False)
+        result = attended(
+            job,
+            lambda: wait_with_progress(job, flow.name, SystemClock(), sys.stderr),
+            grace_seconds,
+            lambda: click.echo("stopping: letting out what was read (Ctrl-C again to stop at once)", err=True),
+        )
+    except KeyboardInterrupt as asked:
+        ended = job.wait()
         if report:
-            click.echo(job.wait(), err=True)
-        sys.exit(_INTERRUPTED)
+            click.echo(ended, err=True)
+        sys.exit(Terminated.exit_code if isinstance(asked, Terminated) else _INTERRUPTED)
     if report:
         click.echo(result, err=True)
     return result
@@ -164,6 +183,6 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_FAILED)
         if error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
+            click.echo(describe_traceback(error.__cause__), err=True, nl=False)
         click.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(_WRONG if isinstance(error, FlowError) else _FAILED)
