@@ -3,17 +3,17 @@
 import json
 
 import pytest
+from penstock.runtime.function_cells import ChainCell
+from penstock.runtime.keyed_team import KeyedUnit
+from penstock.runtime.replicas import Unit
+from penstock.runtime.team import Team
 
 import penstock as ps
 from penstock.connectors.memory import Items
 from penstock.connectors.source import Chunk
 from penstock.engines.durable.staging import FileStage, ValueStage
 from penstock.runtime.cells import Cell
-from penstock.runtime.function_cells import ChainCell
-from penstock.runtime.keyed_team import KeyedUnit
 from penstock.runtime.ports import Port
-from penstock.runtime.replicas import Unit
-from penstock.runtime.team import Team
 from penstock.testing import shuffled
 
 COUNT = 3000

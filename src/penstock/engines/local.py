@@ -17,23 +17,24 @@ from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.machine import SystemCpu, available_cores
 from penstock.observe.report import LeftBehind, OperatorReport, Report
-from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
+from penstock.ordering.reorder import Downstream, LockedBuffer, ReorderBuffer, Ring
 from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
+from penstock.runtime.cells.functions import ChainCell
 from penstock.runtime.flight import Flight
-from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.meter import Gauge, Meter
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.pool import Driver, Pool
 from penstock.runtime.ports import Port
-from penstock.runtime.run import PROMPT_SECONDS, Run, Settings
+from penstock.runtime.run import PROMPT_SECONDS, Run
+from penstock.runtime.settings import Settings
 from penstock.runtime.steering import Steering
-from penstock.runtime.teams import rescale, rescale_group
+from penstock.runtime.teams.making import rescale, rescale_group
 from penstock.runtime.threads import Threads
 
-_REORDER: Mapping[str, Callable[[int, Outlet], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
+_REORDER: Mapping[str, Callable[[int, Downstream], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
 _KEYED_QUEUES: Mapping[str, Callable[[], Worklist[Any]]] = {
     "hybrid": HybridQueue,
     "shared": SharedQueue,
@@ -286,7 +287,7 @@ class LocalJob(BackgroundJob):
     def _guests(self, helped: str) -> int:
         """As many places as there are workers that may come to help."""
         helpers = [helper for (helper, name), share in self._run.help_shares.items() if name == helped and share]
-        return sum(self._run.cell_of(helper).most_workers for helper in helpers)
+        return sum(self._run.cell_of(helper).figures.most_workers for helper in helpers)
 
     @property
     def stuck(self) -> list[str]:

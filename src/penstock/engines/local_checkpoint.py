@@ -24,6 +24,9 @@ from penstock.engines.durable.steps import reached
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph, Loops, Writes
 from penstock.observe.report import BatchReport
+from penstock.operators.kept import Changed
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.cells.sources import SourceCell
 from penstock.runtime.run import Run
 from penstock.state.buckets import Cache, TaskStates
 from penstock.state.manifests import Output
@@ -61,6 +64,8 @@ class LocalCheckpoint:
         self.graph = replace(graph, nodes=tuple(map(self._staged, graph.nodes)))
         self.reports: deque[BatchReport] = deque(maxlen=_KEPT_REPORTS)
         self._next_at = clock.now() + seconds
+        self._known: set[Cell] = set()
+        """Those whose state is kept here, so that changes are enough."""
 
     def _staged(self, node: Any) -> Any:
         if not isinstance(node.kind, Writes):
@@ -72,15 +77,16 @@ class LocalCheckpoint:
         """Let a run that is built read on where the last checkpoint was taken."""
         run.quiet = self
         for cell in run.cells:
-            cell.restore_offsets(self._checkpoint.offsets)
+            if isinstance(cell, SourceCell):
+                cell.restore_offsets(self._checkpoint.offsets)
 
     def opened(self, run: Run) -> None:
         """Nobody works yet: let operators remember what they knew."""
         states = self._states()
         known = {place.operator for place in self._checkpoint.manifests.chains()}
         for cell in run.cells:
-            cell.restore({name: self._keyed(states, name).kept() for name in cell.counters if name in known})
-            cell.is_known = True
+            cell.restore({name: self._keyed(states, name).kept() for name in cell.tally.of if name in known})
+            self._known.add(cell)
         states.commit()  # nothing new; but the store need not read again what it has read
 
     # When a run is quiet
@@ -106,16 +112,29 @@ class LocalCheckpoint:
         states = self._states()
         if not closed:  # nobody goes on with what has said its last words
             for cell in run.cells:
-                for name, changed in cell.changes().items():
+                for name, changed in self._changes(cell).items():
                     self._keyed(states, name).keep(changed)
         chains = states.commit()
         reached("processed")
-        offsets = {name: offset for cell in run.cells for name, offset in cell.offsets().items()}
+        offsets = {
+            name: offset
+            for cell in run.cells
+            if isinstance(cell, SourceCell)
+            for name, offset in cell.offsets().items()
+        }
         self._commits.commit(batch, offsets, chains, outputs, closed)
         paused = self._clock.now() - began
         rows = sum(output.rows for staged in outputs.values() for output in staged)
         self.reports.append(BatchReport(batch, paused, rows, {}))
         self._next_at = self._clock.now() + interval_seconds(self._seconds, paused)
+
+    def _changes(self, cell: Cell) -> dict[str, Changed]:
+        """What each operator would have to change in its last snapshot; of a cell that is new, all of it."""
+        changed = cell.changed()
+        if cell in self._known:
+            return changed
+        self._known.add(cell)
+        return {name: Changed(kept.by_key, (), kept.rest, is_all=True) for name, kept in cell.snapshots().items()}
 
     def _states(self) -> TaskStates:
         manifests = self._checkpoint.manifests

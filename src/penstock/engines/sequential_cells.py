@@ -17,7 +17,7 @@ from penstock.operators.times import checked_time
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
 from penstock.runtime.failures import dead_letter, is_fatal, reported
-from penstock.runtime.loop import Loop
+from penstock.runtime.loop import DriverLoop
 
 if TYPE_CHECKING:
     from penstock.engines.sequential import Run
@@ -269,8 +269,8 @@ class LoopCell(Cell):
     def open(self) -> None:
         assert isinstance(self.node.kind, Loops)
         self._kind = self.node.kind
-        self._loops: dict[bytes, Loop] = {}
-        self._agenda: deque[Loop] = deque()
+        self._loops: dict[bytes, DriverLoop] = {}
+        self._agenda: deque[DriverLoop] = deque()
         """Loops that can go on; the first may be in the middle of what it emits."""
         self._ended_ports: set[int] = set()
         if self._kind.operator.kind != "keyed":
@@ -325,7 +325,7 @@ class LoopCell(Cell):
         for loop in getattr(self, "_loops", {}).values():
             loop.close()
 
-    def _resume(self, loop: Loop) -> bool:
+    def _resume(self, loop: DriverLoop) -> bool:
         """Let a loop run to its next trap; whether it could go on from there."""
         if loop.is_done or not loop.context.can_go_on():
             return False
@@ -337,7 +337,7 @@ class LoopCell(Cell):
             return False
         return not self._kind.keys or self._ended_ports >= set(range(len(self.node.inputs)))
 
-    def _new_loop(self, key: Any) -> Loop:
+    def _new_loop(self, key: Any) -> DriverLoop:
         operator, engine = self._kind.operator, self.run.engine
         identity = key_bytes(key)
         history = self.node.name if key is None else f"{self.node.name}#{identity.hex()}"
@@ -353,7 +353,7 @@ class LoopCell(Cell):
             replay=engine.arrivals.sights.get(history, ()),
             record=self.run.recorded.setdefault(history, []).append if engine.record_arrivals else None,
         )
-        loop = Loop(self.node.name, operator, context, engine.restart == "every-wait")
+        loop = DriverLoop(self.node.name, operator, context, engine.restart == "every-wait")
         for port in self._ended_ports:
             loop.ports[port].ended = True
         self._loops[identity] = loop

@@ -39,6 +39,8 @@ class OperatorReport:
     """The share of the time that it could not go on because a reader's queue was full."""
     held: Held | None = None
     """Which of its units holds up the others, at the moment."""
+    inside: int = 0
+    """Tuples that its replicas have taken and that are not out, at the moment."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 _EMPTY: Any = object()
 
 
-class Outlet(Protocol):
+class Downstream(Protocol):
     """Where units go."""
 
     @property
@@ -31,7 +31,7 @@ class Outlet(Protocol):
 class ReorderBuffer(ABC):
     """Holds units back until it is their turn."""
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
+    def __init__(self, size: int, outlet: Downstream) -> None:
         self.size = size
         self.next = 0
         """How many units have been sent on: the serial number of the next one."""
@@ -75,7 +75,7 @@ class Ring(ReorderBuffer):
     True
     """
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
+    def __init__(self, size: int, outlet: Downstream) -> None:
         super().__init__(size, outlet)
         self._slots = [_EMPTY] * size
         self._flag = threading.Lock()
@@ -114,7 +114,7 @@ class Ring(ReorderBuffer):
 class LockedBuffer(ReorderBuffer):
     """The lock-based one, for comparison: who adds a unit waits for whoever is sending."""
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
+    def __init__(self, size: int, outlet: Downstream) -> None:
         super().__init__(size, outlet)
         self._units: dict[int, Any] = {}
         self._lock = threading.Lock()
@@ -141,7 +141,7 @@ class LockedBuffer(ReorderBuffer):
 class Unordered(ReorderBuffer):
     """No order at all, where a user gives it up: units are sent on as they come."""
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
+    def __init__(self, size: int, outlet: Downstream) -> None:
         super().__init__(size, outlet)
         self._units: deque[Any] = deque()
         self._flag = threading.Lock()

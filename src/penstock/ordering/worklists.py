@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 
-class Part(Protocol):
+class Piece(Protocol):
     """What one unit holds for one bucket."""
 
     @property
@@ -26,7 +26,7 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=Piece)
 
 
 class Worklist(ABC, Generic[P]):
@@ -36,6 +36,8 @@ class Worklist(ABC, Generic[P]):
         self._lock = threading.Lock()
         self._queues: dict[int, deque[P]] = defaultdict(deque)
         self._held: set[int] = set()
+        self.waiting = 0
+        """Tuples in here; read without the lock."""
 
     def add(self, parts: Iterable[P]) -> None:
         """Take in the parts of a unit; units come in the order of their serial numbers."""
@@ -43,6 +45,7 @@ class Worklist(ABC, Generic[P]):
             for part in parts:
                 queue = self._queues[part.bucket]
                 queue.append(part)
+                self.waiting += len(part)
                 self._added(part, is_first=len(queue) == 1 and part.bucket not in self._held)
 
     def take(self, most: int, worker: int, workers: int) -> list[P]:
@@ -55,6 +58,7 @@ class Worklist(ABC, Generic[P]):
                 while queue and most > 0:
                     taken.append(queue.popleft())
                     most -= len(taken[-1])
+            self.waiting -= sum(map(len, taken))
         return taken
 
     def done(self, parts: Iterable[P]) -> None:
@@ -124,6 +128,7 @@ class SharedQueue(Worklist[P]):
                 self._held.add(bucket)
                 taken.append(self._queues[bucket].popleft())
                 most -= len(taken[-1])
+            self.waiting -= sum(map(len, taken))
         return taken
 
     def _added(self, part: P, is_first: bool) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from penstock.flow.nodes import Applies, Graph, Loops, Node, PortRef, Reads, Waits, Writes
 from penstock.operators.functions import Form
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.cells.functions import AsyncCell, ChainCell, FunctionCell
+from penstock.runtime.cells.loops import LoopCell
+from penstock.runtime.cells.making import chain_kernel, function_kernel
+from penstock.runtime.cells.sinks import SinkCell
+from penstock.runtime.cells.sources import AsyncSourceCell, InletCell, SourceCell
+from penstock.runtime.cells.timed import TimedCell
 from penstock.runtime.chain import MOST_EXPANDING, can_be_chained, is_expanding
-from penstock.runtime.end_cells import AsyncSourceCell, SinkCell, SourceCell
-from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell
-from penstock.runtime.inlets import Inlet, InletCell
-from penstock.runtime.loop_cell import LoopCell
+from penstock.runtime.inlets import Inlet
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
-from penstock.runtime.teams import make_team, why_alone
-from penstock.runtime.timed_cell import TimedCell
+from penstock.runtime.settings import Settings
+from penstock.runtime.surroundings import Surroundings
+from penstock.runtime.teams.making import make_team, why_alone
 
 
-def build_cells(graph: Graph, run: Run) -> list[Cell]:
+def build_cells(graph: Graph, run: Surroundings) -> list[Cell]:
     """The cells of a graph, each after what it reads, connected by ports."""
     groups = fused_groups(graph, run.settings)
     cells: list[Cell] = []
@@ -34,10 +37,7 @@ def build_cells(graph: Graph, run: Run) -> list[Cell]:
             cell_of[node.name] = cell
         ports.update({(first.name, number): port for number, port in enumerate(inputs)})
     for cell in cells:
-        cell.outputs = [_targets(graph, ports, ref) for ref in _output_refs(cell)]
-        for targets in cell.outputs:
-            for port in targets:
-                port.writer = cell
+        cell.connect(_targets(graph, ports, ref) for ref in _output_refs(cell))
     for cell in cells:
         data_inputs = cell.inputs[: len(cell.nodes[0].inputs)]
         cell.depth = 1 + max((port.writer.depth for port in data_inputs), default=-1.0)
@@ -105,7 +105,7 @@ def _can_have_replicas(node: Node, settings: Settings) -> bool:
     return settings.has_replicas and not is_recorded and why_alone(node) is None
 
 
-def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
+def _cell(run: Surroundings, place: int, group: list[Node], ports: list[Port]) -> Cell:
     node = group[0]
     replicas = replicas_of(node, run.settings)
     # A loop can't become another cell's on the way, so one that may get replicas is a team from the start.
@@ -126,8 +126,8 @@ def _cell(run: Run, place: int, group: list[Node], ports: list[Port]) -> Cell:
         case Applies(form=Form.ASYNC):
             return AsyncCell(run, place, node, ports[0])
         case Applies(form=Form.BATCH | Form.ARROW):
-            return BatchCell(run, place, [node], ports[0])
-    return ChainCell(run, place, group, ports[0])
+            return FunctionCell(run, function_kernel(run, place, group), ports[0])
+    return ChainCell(run, chain_kernel(run, place, group), ports[0])
 
 
 def _output_refs(cell: Cell) -> list[PortRef]:

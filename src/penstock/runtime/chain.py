@@ -116,7 +116,7 @@ def make_part(node: Node, now: Callable[[], float], knows_changes: bool = False)
         if kind.key is not None:
             part["key"] = own_copy(kind.key.fn)
         if kind.ttl is not None:
-            part["remember"] = _Forgetting(kind, now, knows_changes)
+            part["remember"] = _Remembering(kind, now, knows_changes)
         else:
             part["states"] = Ageing() if knows_changes else {}
             part["absent"] = _Absent(part["states"], kind.init)
@@ -353,7 +353,7 @@ def _with_one_nan(key: Any) -> Any:
     return math.nan if isinstance(key, float) and math.isnan(key) else key
 
 
-class _Forgetting:
+class _Remembering:
     """A function with states that are forgotten after a while; returns the outputs of one value."""
 
     def __init__(self, kind: Remembers, now: Callable[[], float], knows_changes: bool) -> None:

@@ -13,11 +13,12 @@ from penstock.errors import ConservationError
 from penstock.flow.nodes import Applies, Loops, Node, Remembers, Waits
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form
-from penstock.runtime.end_cells import SinkCell, SourceCell
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.cells.sinks import SinkCell
+from penstock.runtime.cells.sources import SourceCell
+from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
-    from penstock.runtime.cells import Cell
-    from penstock.runtime.ports import Port
     from penstock.runtime.run import Run
 
 _ONE_FOR_ONE = frozenset({Form.MAP, Form.INSPECT, Form.BRANCH, Form.ASYNC})
@@ -35,7 +36,7 @@ def _differences(cell: Cell) -> Iterator[str]:
         yield from _in_port(port, cell)
     if cell.is_cut_short:
         return  # what it had taken, and what others had done for it, is for nobody
-    reports = cell.reports()
+    reports = cell.figures.reports()
     first, last = reports[cell.nodes[0].name], reports[cell.nodes[-1].name]
     yield from _taken(cell, first.received)
     yield from _given(cell, last.emitted)
@@ -74,7 +75,7 @@ def _taken(cell: Cell, received: int) -> Iterator[str]:
         if taken != received:
             yield f"{cell.name!r} took {taken:,} tuples from its inputs and received {received:,}"
     if isinstance(cell, SinkCell):
-        failed = cell.counters[cell.name].failed
+        failed = cell.tally.first.failed
         if received != cell.written + failed:
             yield f"sink {cell.name!r} received {received:,} tuples, wrote {cell.written:,} and failed on {failed:,}"
 

@@ -22,6 +22,15 @@ from penstock.flow.nodes import DeadLetter, Node, Reads, Writes
 from penstock.runtime.standing import is_ours
 
 
+class Failure(Exception):
+    """Unwinds the work of a cell after an error that ends the flow; `place` is the cell's rank."""
+
+    def __init__(self, place: float, error: PenstockError) -> None:
+        super().__init__(str(error))
+        self.place = place
+        self.error = error
+
+
 def reported(flow: str, node: Node, value: Any, error: BaseException) -> PenstockError:
     """The error of an operator as its user sees it; raise it `from` the original."""
     if not _is_users_own(node, error):

@@ -15,8 +15,8 @@ from penstock.clock import Clock
 from penstock.connectors.source import Chunk, Source, Split
 
 if TYPE_CHECKING:
-    from penstock.runtime.cells import Cell
-    from penstock.runtime.ports import Port
+    from penstock.runtime.cells.cell import Cell
+    from penstock.runtime.ports import Neighbour, Port
     from penstock.runtime.run import Run
 
 _LOOK_SECONDS = 0.005
@@ -48,14 +48,14 @@ class Flight:
         self._next_look = now + _LOOK_SECONDS
         cells, threads = self._run.cells, self._threads()
         share = max(_LEAST_SECONDS, self._seconds / max(1, sum(len(cell.inputs) for cell in cells)))
-        seconds_of: dict[Cell, float] = {}
+        seconds_of: dict[Neighbour, float] = {}
         for cell in reversed(cells):  # each after those that read from it
-            own = cell.pace(threads)
+            own = cell.figures.pace(threads)
             if own is None:
                 continue
             seconds_of[cell] = seconds = own + _seconds_behind(cell, seconds_of)
             # Two for each of its workers, unless they wait for others anyway.
-            least = 2 * min(cell.most_workers, threads) * own / seconds if seconds else 1
+            least = 2 * min(cell.figures.most_workers, threads) * own / seconds if seconds else 1
             for port in cell.inputs:
                 port.limit(max(1, round(least), int(share / max(seconds, _LEAST_COST))))
 
@@ -65,9 +65,9 @@ class Flight:
         return min((port.capacity for port in ports if port.is_limited), default=math.inf)
 
 
-def _seconds_behind(cell: Cell, seconds_of: dict[Cell, float]) -> float:
+def _seconds_behind(cell: Cell, seconds_of: dict[Neighbour, float]) -> float:
     """What comes of one tuple costs so much in those that read it, as far as is known."""
-    received, _ = cell.passed()
+    received, _ = cell.figures.passed()
     ports: list[Port] = [port for targets in cell.outputs for port in targets]
     return sum(port.total / received * seconds_of.get(port.reader, 0.0) for port in ports) if received else 0.0
 

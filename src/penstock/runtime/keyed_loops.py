@@ -9,10 +9,10 @@ from typing import Any
 from penstock.flow.nodes import Loops, Node
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
-from penstock.runtime.loop import Ended, Loop
+from penstock.runtime.loop import DriverLoop, Ended
 
 
-def loop_snapshots(loops: Mapping[bytes, Loop | Ended], of: Iterable[bytes]) -> dict[bytes, Any]:
+def loop_snapshots(loops: Mapping[bytes, DriverLoop | Ended], of: Iterable[bytes]) -> dict[bytes, Any]:
     """The keys and the snapshots of some loops."""
     return {identity: (loops[identity].key, loops[identity].snapshot()) for identity in of}
 
@@ -33,7 +33,7 @@ class KeyedLoops:
         self._fail = fail
         self._kept = kept
         self._is_stopping = is_stopping
-        self.loops: dict[bytes, Loop | Ended] = {}
+        self.loops: dict[bytes, DriverLoop | Ended] = {}
         self.because: Any = None
         """What makes them do what they do now."""
         self.found: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
@@ -66,7 +66,7 @@ class KeyedLoops:
             loop.ports[side].ended = True
             self._go_on(identity, loop)
 
-    def add(self, identity: bytes, key: Any, kept: Any = None) -> Loop | Ended:
+    def add(self, identity: bytes, key: Any, kept: Any = None) -> DriverLoop | Ended:
         """The loop of a key that has none yet in this life; with a snapshot, as it was in another one."""
         node = self._node
         context = LoopContext(
@@ -79,7 +79,7 @@ class KeyedLoops:
             has_state=True,
             is_stopping=self._is_stopping,
         )
-        loop = Loop(node.name, self._kind.operator, context)
+        loop = DriverLoop(node.name, self._kind.operator, context)
         if kept is not None:
             loop.restore(kept)
         self.loops[identity] = loop
@@ -109,12 +109,12 @@ class KeyedLoops:
         for loop in self.loops.values():
             loop.close()
 
-    def _go_on(self, identity: bytes, loop: Loop) -> None:
+    def _go_on(self, identity: bytes, loop: DriverLoop) -> None:
         while not loop.is_done and loop.context.can_go_on():
             loop.resume_or_restart(self._fail)
         self._forget_ended(identity, loop)
 
-    def _forget_ended(self, identity: bytes, loop: Loop) -> None:
+    def _forget_ended(self, identity: bytes, loop: DriverLoop) -> None:
         if loop.is_done:
             self.loops[identity] = Ended(loop.key)
 

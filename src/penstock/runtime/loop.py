@@ -41,7 +41,7 @@ class Ended:
         """There is nothing to end."""
 
 
-class Loop:
+class DriverLoop:
     """One operator's coroutine, from `start` through `process` to `finish`.
 
     With `restart_at_waits`, it begins anew whenever it waits at home (the first wait that it reached) and has popped

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from penstock.elasticity.loop import Elastic
 from penstock.elasticity.signals import OperatorSignals, Signals
 from penstock.flow.nodes import Applies, Node
-from penstock.runtime.cells import Cell
-from penstock.runtime.end_cells import SourceCell
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.cells.sources import SourceCell
 from penstock.runtime.pool import Pool
-from penstock.runtime.ports import Port
+from penstock.runtime.ports import Neighbour, Port
 from penstock.runtime.run import Run
-from penstock.runtime.team import Team
-from penstock.runtime.teams import scalable, why_alone
+from penstock.runtime.teams.making import scalable, why_alone
+from penstock.runtime.teams.team import Team
 
 _MOST_THREADS = 64
 """Where they wait for something else than cores, and nobody says how many there may be."""
@@ -112,13 +112,13 @@ class Meter:
             if offered is None:
                 return None, 0
             total += offered
-            waiting += max(0.0, offered - cell.passed()[0])
+            waiting += max(0.0, offered - cell.figures.passed()[0])
         return (total if sources else None), int(waiting)
 
     def _of_cell(self, cell: Cell, seconds: float) -> list[OperatorSignals]:
-        reports = cell.reports()
+        reports = cell.figures.reports()
         busy = sum(report.busy_seconds for report in reports.values())
-        cpu, hottest = cell.used_cpu_seconds(), cell.hottest_share()
+        cpu, hottest = cell.figures.cpu_seconds, cell.figures.hottest_share()
         groups = _groups(cell)
         earlier = [self._before.get(group[0].name, _Totals()) for group in groups]
         # How a loop shares out its time is learnt by and by: what is new is shared out as is known now.
@@ -149,10 +149,10 @@ class Meter:
                     inputs=self._sent(cell) if is_first else {found[-1].name: received},
                     busy_seconds=new_busy * share,
                     cpu_seconds=new_cpu * share,
-                    queue_length=sum(map(len, cell.inputs)) if is_first else 0,
+                    queue_length=cell.figures.queue_length if is_first else 0,
                     queue_capacity=max((port.capacity for port in cell.inputs), default=1),
                     full_share=min(1.0, max(0.0, totals.full_seconds - before.full_seconds) / seconds),
-                    replicas=cell.most_workers,
+                    replicas=cell.figures.most_workers,
                     least_replicas=least,
                     most_replicas=most,
                     hottest_share=hottest,
@@ -190,7 +190,7 @@ class Meter:
         return is_free and not any(node.replicas for node in group) and not self._run.settings.has_companions
 
 
-def _groups(cell: Cell) -> list[list[Node]]:
+def _groups(cell: Neighbour) -> list[list[Node]]:
     """The operators of a cell, as they can be rescaled."""
     return [list(cell.nodes)] if isinstance(cell, Team) else scalable(cell)
 
@@ -200,7 +200,7 @@ def _since(total: float, before: float) -> float:
     return total - before if total >= before else total
 
 
-def _part(writer: Cell, port: Port) -> float:
+def _part(writer: Neighbour, port: Port) -> float:
     """How much of what somebody emits goes to one of its readers."""
     firsts = [targets[0] for targets in writer.outputs[: writer.nodes[-1].outputs] if targets]
     if len(firsts) == 1 and port in writer.outputs[0]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.errors import FlowError
 
 if TYPE_CHECKING:
-    from penstock.runtime.cells import Cell
+    from penstock.runtime.cells.cell import Cell
 
 
 class OperatorView:
@@ -59,32 +59,32 @@ class OperatorView:
     @property
     def seconds_per_tuple(self) -> float:
         """What a tuple costs, as measured so far."""
-        return self._cell.seconds_per_tuple
+        return self._cell.budget.seconds_per_tuple
 
     @property
     def selectivity(self) -> float:
         """How many tuples it emits for one that it receives, as measured so far."""
-        return self._cell.selectivity()
+        return self._cell.figures.selectivity()
 
     @property
     def share(self) -> float:
         """How many tuples it receives for one that has entered the flow, as measured so far."""
-        return self._cell.share()
+        return self._cell.figures.share()
 
     @property
     def busy_seconds(self) -> float:
         """How long workers have been in it."""
-        return self._cell.busy_seconds()
+        return self._cell.figures.busy_seconds
 
     @property
     def workers(self) -> int:
         """How many workers are in it."""
-        return self._cell.workers
+        return self._cell.figures.workers
 
     @property
     def most_workers(self) -> int:
         """How many may be in it at once."""
-        return self._cell.most_workers
+        return self._cell.figures.most_workers
 
     @property
     def output_length(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.observe.report import LeftBehind
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.cell import Cell
 from penstock.runtime.policies import policy_name
 from penstock.runtime.run import Run
 from penstock.runtime.standing import is_in_users_code, left_behind, standing
@@ -174,14 +174,14 @@ class Pool(ABC):
         self._begin(worker)
 
     def _has_work(self, worker: Worker) -> bool:
-        return worker.only.is_queued if worker.only is not None else not self._run.scheduler.is_empty
+        return worker.only.turn.is_queued if worker.only is not None else not self._run.scheduler.is_empty
 
     def _may_sleep(self, worker: Worker) -> bool:
         """Asked by a worker that counts as asleep already: who makes a cell ready later will wake it."""
         run = self._run
         if run.is_over or worker.is_retired or self._has_work(worker) or run.timers.fire(run.clock.now()):
             return False
-        if all(cell.is_at_rest for cell in run.cells) and run.at_rest():
+        if all(cell.turn.is_at_rest for cell in run.runnable()) and run.at_rest():
             self._wake_all()
             return False
         return True

@@ -4,14 +4,68 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from penstock.runtime.cells import Cell
+from penstock.flow.nodes import Node
+
+
+class Claims(Protocol):
+    """How a worker gets into a cell."""
+
+    def claim(self, from_list: bool = False) -> bool: ...
+
+    def claim_idle(self) -> bool: ...
+
+
+class Passing(Protocol):
+    """How many tuples go through a cell."""
+
+    def passed(self) -> tuple[int, int]: ...
+
+    def share(self) -> float: ...
+
+    def selectivity(self) -> float: ...
+
+
+class Neighbour(Protocol):
+    """The cell on one side of a port, as its port and the cell on the other side know it."""
+
+    nodes: Sequence[Node]
+    depth: float
+    is_over: bool
+    is_complete: bool
+    is_cut_short: bool
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inputs(self) -> Sequence[Port]: ...
+
+    @property
+    def outputs(self) -> Sequence[Sequence[Port]]: ...
+
+    @property
+    def is_source(self) -> bool: ...
+
+    @property
+    def turn(self) -> Claims: ...
+
+    @property
+    def figures(self) -> Passing: ...
+
+    def notify(self) -> None:
+        """Something has changed: make sure that a worker looks at this cell after now."""
+        ...
+
+    def helped(self, values: list[Any], born: float) -> Helped | None:
+        """Process tuples before they are in its queue, if that can be done and a worker is busy in it already."""
+        ...
 
 
 class Helped(list[Any]):
-    """A chunk that somebody has processed already: it keeps its place in the queue, and is never taken apart."""
+    """A chunk that was processed by the worker that made it: it keeps its place in the queue, and is taken whole."""
 
     def __init__(self, values: list[Any], done: Any) -> None:
         super().__init__(values)
@@ -31,8 +85,8 @@ class Port:
         self._most = capacity
         self._least = 1
         """Between these, `limit` may choose: what it was made for, and what it had to grow to."""
-        self.reader: Cell
-        self.writer: Cell
+        self.reader: Neighbour
+        self.writer: Neighbour
         self.closed = False
         """Nothing more will be written."""
         self._lock = threading.Lock()
@@ -51,7 +105,7 @@ class Port:
         """Since when its writer waits for room, and how long it has waited before."""
         self.full_seconds = 0.0
         self._discards = False
-        self._waiting: list[Cell] = []
+        self._waiting: list[Neighbour] = []
 
     def __len__(self) -> int:
         return self._count
@@ -118,7 +172,7 @@ class Port:
         with self._lock:
             return [value for values, _ in self._chunks for value in values][self._taken :]
 
-    def await_room(self, writer: Cell) -> bool:
+    def await_room(self, writer: Neighbour) -> bool:
         """Register a writer that is to be notified; `False` if there is room by now."""
         with self._lock:
             if not self.is_full:
@@ -178,7 +232,7 @@ class Port:
         for writer in woken:
             writer.notify()
 
-    def _woken(self) -> list[Cell]:
+    def _woken(self) -> list[Neighbour]:
         if not self._waiting or self._count > self.capacity // 2:
             return []
         woken, self._waiting = self._waiting, []

@@ -11,8 +11,8 @@ from penstock.errors import PenstockError
 from penstock.flow.nodes import Graph, Node
 from penstock.observe.report import OperatorReport
 from penstock.runtime.build import build_cells
+from penstock.runtime.cells.sources import InletCell
 from penstock.runtime.conservation import check_run
-from penstock.runtime.inlets import InletCell
 from penstock.runtime.policies import LastInPipeline
 from penstock.runtime.run import Run, Settings
 from penstock.runtime.worker import Point, Worker
@@ -48,7 +48,7 @@ class Part:
     def restore(self, kept: Mapping[str, Any]) -> None:
         """Go on with the snapshots of an earlier life, by operator."""
         for cell in self._run.cells:
-            cell.restore({name: kept[name] for name in cell.counters if name in kept})
+            cell.restore({name: kept[name] for name in cell.tally.of if name in kept})
 
     def feed(self, inlet: str, chunk: Chunk) -> None:
         """Let values in, and work until nothing can go on."""

@@ -5,30 +5,27 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.errors import ConservationError, FlowError, PenstockError
-from penstock.flow.nodes import Graph, Node
+from penstock.flow.nodes import Graph
 from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.journal import Decision
 from penstock.observe.report import Latency, LeftBehind, OperatorReport, Report
-from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
-from penstock.ordering.splits import Splitter
-from penstock.ordering.worklists import HybridQueue, Worklist
-from penstock.runtime.cells import Cell, Failed
+from penstock.runtime.cells.cell import Cell
 from penstock.runtime.companions import Companions, Interrupted
 from penstock.runtime.conservation import check_run
 from penstock.runtime.event_loop import EventLoop, ThreadedEventLoop
-from penstock.runtime.failures import told
+from penstock.runtime.failures import Failure, told
 from penstock.runtime.flight import Flight
 from penstock.runtime.policies import SchedulingPolicy
-from penstock.runtime.ports import Port
+from penstock.runtime.ports import Neighbour, Port
 from penstock.runtime.scheduler import Scheduler
+from penstock.runtime.settings import Settings as Settings
 from penstock.runtime.standing import Abandoned
 from penstock.runtime.timers import Timers
 
@@ -36,45 +33,6 @@ PATIENT_SECONDS = 0.002
 """Under a GIL: four times the interval at which threads take it from each other."""
 PROMPT_SECONDS = 0.0002
 """Where nobody fights for one: a few times what it takes to wake somebody."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an engine decides about a run."""
-
-    queue_size: int = 16_384
-    queue_limit: int = 1 << 20
-    quantum_seconds: float = 0.05
-    chunk_seconds: float = 0.001
-    """How much work a cell takes at once when it has time; when much is waiting, up to four times as much."""
-    record_arrivals: bool = False
-    closes_at_end: bool = True
-    knows_changes: bool = False
-    """Whether operators note which of their states have changed."""
-    fuses: bool = True
-    port: Callable[[str, int], Port] = Port
-    """What makes the queues; tests give it hostile ones."""
-    replicas: int = 1
-    """Of operators that can have some and don't say how many."""
-    stateless_replicas: int = 0
-    """The same for functions without state, where that is another number."""
-    has_companions: bool = False
-    """Whether functions without state run in companion processes."""
-    help_share: float = 0.0
-    has_gil: bool = True
-    has_replicas: bool = True
-    """Whether operators may have replicas at all: on one thread they would bring nothing."""
-    reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
-    reorder_size: int = 256
-    """How many units of an operator with replicas may wait for an earlier one, or be under way."""
-    split: Callable[[], Splitter] | None = None
-    """Which replica of an operator without state gets which unit; `None` where each takes the next when it is free."""
-    has_event_loop: bool = True
-    """Whether sources that await are read on an event loop; otherwise they are waited for."""
-    on_loop: Callable[[Node, Sequence[Any]], None] | None = None
-    """Told what a driver loop is about to work on, where that is to cost something."""
-    worklist: Callable[[], Worklist[Any]] = HybridQueue
-    """How the replicas of a keyed operator share out its keys."""
 
 
 class Quiet(Protocol):
@@ -135,7 +93,7 @@ class Run:
         self.changing = threading.RLock()
         """Held while cells become others: when they are cut, and when one gets replicas."""
         self._remaining = 0
-        self._failure: Failed | None = None
+        self._failure: Failure | None = None
         self._crash: BaseException | None = None
         self.left_behind: list[LeftBehind] = []
         """What held a worker when the run ended, and holds it still."""
@@ -255,7 +213,7 @@ class Run:
             check_run(self, "Its output was not published, but for what sinks had let out already: don't rely on that")
         except ConservationError as error:
             self.adds_up = False
-            self._failure = Failed(len(self.cells), error)
+            self._failure = Failure(len(self.cells), error)
 
     def report(self, engine: str) -> Report:
         arrivals = None
@@ -274,7 +232,7 @@ class Run:
 
     def counts(self) -> dict[str, OperatorReport]:
         """In the order of the graph."""
-        counted = {name: counts for cell in self.cells for name, counts in cell.reports().items()}
+        counted = {name: counts for cell in self.cells for name, counts in cell.figures.reports().items()}
         return {node.name: counted[node.name] for node in self._graph.nodes}
 
     def add(self, cell: Cell) -> None:
@@ -304,7 +262,7 @@ class Run:
     def cell_of(self, operator: str) -> Cell:
         """The cell that runs an operator now."""
         for cell in self.cells:
-            if operator in cell.counters:
+            if operator in cell.tally.of:
                 return cell
         raise FlowError(f"flow {self.flow!r} has no operator {operator!r}")
 
@@ -323,7 +281,7 @@ class Run:
                 writer.is_over = True
                 writer.notify()
 
-    def fail(self, cell: Cell, failure: Failed) -> None:
+    def fail(self, cell: Cell, failure: Failure) -> None:
         """A tuple can't be processed: let out what came before it, then end.
 
         A failure further down the flow is about an earlier tuple, so it takes the place of one further up.
@@ -339,7 +297,7 @@ class Run:
     def abort(self, error: PenstockError) -> None:
         """Something that no operator has to do with: end at once."""
         with self._lock:
-            self._failure = self._failure or Failed(math.inf, error)
+            self._failure = self._failure or Failure(math.inf, error)
         self.end()
 
     def crash(self, error: BaseException) -> None:
@@ -358,20 +316,24 @@ class Run:
             raise self._crash
         return None if self._failure is None else self._failure.error
 
-    def help_share(self, helper: Cell, helped: Cell) -> float:
+    def help_share(self, helper: str, helped: str) -> float:
         """How much of its output a worker processes itself while its reader is busy."""
-        return self.help_shares.get((helper.name, helped.name), self.settings.help_share)
+        return self.help_shares.get((helper, helped), self.settings.help_share)
 
     def share_of_time(self, seconds: float) -> float:
         elapsed = self.clock.now() - self._started
         return min(1.0, seconds / elapsed) if elapsed > 0 else 0.0
 
+    def look_at_flight(self) -> None:
+        """Called by a writer that waits: by now more may be known about what a tuple costs there."""
+        if self.flight is not None:
+            self.flight.look()
+
     def pause_if_due(self) -> None:
         """Called by a source that has read something, or found that nothing has come."""
         if self.quiet is not None and self.quiet.is_due():
             self.is_pausing = True
-        if self.flight is not None:
-            self.flight.look()
+        self.look_at_flight()
 
     # When nothing can go on
 
@@ -421,7 +383,7 @@ class Run:
                 with self.called("the checkpoint"):
                     self.quiet.take(self)
         except PenstockError as error:
-            self._failure = Failed(len(self.cells), error)
+            self._failure = Failure(len(self.cells), error)
             self.end()
         except BaseException as error:
             self._crash = error
@@ -429,7 +391,7 @@ class Run:
 
     def relieve(self) -> bool:
         """Make room for writers that wait for a reader which waits for somebody else; whether there were any."""
-        blocked = [cell for cell in self.cells if cell.blocked_on is not None and not cell.is_complete]
+        blocked = [cell for cell in self.cells if cell.ports.blocked_on is not None and not cell.is_complete]
         if blocked:
             self._make_room(blocked)
         return bool(blocked)
@@ -445,11 +407,11 @@ class Run:
         return any(cell.waits_for_outside for cell in self.cells if not cell.is_complete and not cell.is_source)
 
     def _make_room(self, blocked: list[Cell]) -> None:
-        ports = [port for cell in blocked if (port := cell.blocked_on) is not None]
+        ports = [port for cell in blocked if (port := cell.ports.blocked_on) is not None]
         port = min(ports, key=lambda port: (port.capacity, port.name))
         capacity = port.capacity * 2
         if capacity > self.settings.queue_limit:
-            self._failure = Failed(len(self.cells), FlowError(self._deadlock(blocked)))
+            self._failure = Failure(len(self.cells), FlowError(self._deadlock(blocked)))
             for cell in blocked:
                 cell.is_failed = True
             self.end()
@@ -462,14 +424,14 @@ class Run:
 
     def _deadlock(self, blocked: list[Cell]) -> str:
         waits = "; ".join(
-            f"{cell.name!r} waits for room in {cell.blocked_on.name} ({len(cell.blocked_on):,} tuples)"
+            f"{cell.name!r} waits for room in {cell.ports.blocked_on.name} ({len(cell.ports.blocked_on):,} tuples)"
             for cell in blocked
-            if cell.blocked_on is not None
+            if cell.ports.blocked_on is not None
         )
         readers = "; ".join(
             f"{port.reader.name!r} waits for tuples on {_empty(port.reader)}"
             for cell in blocked
-            if (port := cell.blocked_on) is not None
+            if (port := cell.ports.blocked_on) is not None
         )
         return (
             f"flow {self.flow!r} can't go on within queue_limit={self.settings.queue_limit:,}: {waits}; {readers}. "
@@ -482,6 +444,6 @@ def _is_nobodys(error: PenstockError) -> bool:
     return isinstance(error, Interrupted) or isinstance(error.__cause__, Abandoned)
 
 
-def _empty(cell: Cell) -> str:
+def _empty(cell: Neighbour) -> str:
     empty: list[Port] = [port for port in cell.inputs if not len(port)]
     return ", ".join(port.name for port in empty) or "nothing"

@@ -10,7 +10,7 @@ from penstock.errors import PolicyError, describe_exception
 from penstock.runtime.policies import SchedulingPolicy, policy_name
 
 if TYPE_CHECKING:
-    from penstock.runtime.cells import Cell
+    from penstock.runtime.cells.cell import Cell
 
 _MOST_COMPARED = 8
 
@@ -55,7 +55,7 @@ class Scheduler:
         else:
             best = drawn.pop(self._best_of(drawn))
             self._ready.extendleft(reversed(drawn))
-        return best if best.claim(from_list=True) else self.pick()
+        return best if best.turn.claim(from_list=True) else self.pick()
 
     def _best_of(self, drawn: list[Cell]) -> int:
         """The place of the one that the policy wants; `PolicyError` for whatever it raises or returns instead."""

@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.cell import Cell
 from penstock.runtime.pool import Pool
 from penstock.runtime.standing import abandon
 from penstock.runtime.worker import Point, Worker

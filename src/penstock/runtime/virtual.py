@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Protocol
 
 from penstock.clock import FakeClock
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.cell import Cell
 from penstock.runtime.event_loop import SteppedEventLoop
 from penstock.runtime.pool import Pool
 from penstock.runtime.run import Run

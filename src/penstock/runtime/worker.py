@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock.errors import PolicyError
-from penstock.runtime.cells import Cell, Failed
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.failures import Failure
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -66,10 +67,10 @@ class Worker:
             self.cell = cell
             has_more = False
             try:
-                if cell.has_given_all or cell.flush():
+                if cell.outbox.is_empty or cell.outbox.flush():
                     yield Point.TAKE
                     if not cell.is_failed and cell.take():
-                        if cell.usual_seconds > min(run.help_seconds, cell.help_seconds) and not run.scheduler.is_empty:
+                        if _is_slow(run, cell) and not run.scheduler.is_empty:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
@@ -78,20 +79,20 @@ class Worker:
                             cell.process()
                         finally:
                             cell.account(now() - began, cpu() - cpu_before)
-                        if run.is_helping and not cell.has_given_all:
+                        if run.is_helping and not cell.outbox.is_empty:
                             yield Point.HELP
-                            cell.help_readers()
+                            cell.outbox.help_readers()
                         yield Point.FLUSH
                         if self._may_follow():
-                            self._next = cell.hand_over()
-                        has_more = (cell.has_given_all or cell.flush()) and cell.has_more()
-            except Failed as failure:
+                            self._next = cast("Cell | None", cell.outbox.hand_over())
+                        has_more = (cell.outbox.is_empty or cell.outbox.flush()) and cell.has_more()
+            except Failure as failure:
                 run.fail(cell, failure)
-                cell.flush()
+                cell.outbox.flush()
             except BaseException as error:
                 if _is_closed_here(error):
                     raise  # the run is over, and nobody goes on with this
-                run.fail(cell, cell.crashed(error))
+                run.fail(cell, cell.failing.crashed(error))
             yield Point.RELEASE
             self._let_go(cell, has_more)
             self.cell = None
@@ -110,18 +111,23 @@ class Worker:
             cell, self._next = self._next, None
             return cell
         if self.only is not None:
-            return self.only if self.only.claim(from_list=True) else None
+            return self.only if self.only.turn.claim(from_list=True) else None
         return self._run.scheduler.pick()
 
     def _let_go(self, cell: Cell, has_more: bool) -> None:
-        if cell.is_over and cell.has_given_all:
+        if cell.is_over and cell.outbox.is_empty:
             cell.complete()
             return
-        blocked_on = cell.blocked_on
-        cell.release(has_more or (cell.is_over and blocked_on is None))
+        blocked_on = cell.outbox.blocked_on
+        cell.turn.release(has_more or (cell.is_over and blocked_on is None))
         # A full queue: do its reader's work next, instead of waiting for somebody else to do it.
-        if blocked_on is not None and self.only is None and self._next is None and blocked_on.reader.claim():
-            self._next = blocked_on.reader
+        if blocked_on is not None and self.only is None and self._next is None and blocked_on.reader.turn.claim():
+            self._next = cast(Cell, blocked_on.reader)
+
+
+def _is_slow(run: Run, cell: Cell) -> bool:
+    """Whether it keeps a worker for so long that another one should do what else is ready."""
+    return cell.budget.usual_seconds > min(run.help_seconds, cell.help_seconds)
 
 
 def _is_closed_here(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import ConservationError
-from penstock.runtime.end_cells import SinkCell
+from penstock.runtime.cells.sinks import SinkCell
 from penstock.runtime.run import Run
 from penstock.state.manifests import Outputs
 

@@ -25,7 +25,7 @@ from penstock.flow.nodes import Graph
 from penstock.observe.report import BatchReport, OperatorReport, Report, Simulation
 from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
-from penstock.runtime.end_cells import SourceCell
+from penstock.runtime.cells.sources import SourceCell
 from penstock.runtime.meter import Gauge
 from penstock.runtime.ports import Port
 from penstock.runtime.slots import Slots

@@ -112,7 +112,7 @@ class MicroBatches:
         return rows - self._settled >= (1 if is_idle else self.most_rows)
 
     def _read(self) -> int:
-        return sum(self._run.cell_of(name).passed()[0] for name in self._sources)
+        return sum(self._run.cell_of(name).figures.passed()[0] for name in self._sources)
 
     def take(self, run: Run) -> None:
         """Everything that was read is out: a batch is over."""

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.cell import Cell
 from penstock.runtime.worker import Point, Worker
 
 
@@ -30,7 +30,7 @@ class Timeline:
             "tid": worker.number,
         }
         if is_work and cell is not None:
-            event["args"] = {"tuples": cell.processed}
+            event["args"] = {"tuples": cell.budget.processed}
         self._lines.append(json.dumps(event))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from penstock.clock import Clock, FakeClock
 from penstock.engines.simulated.machine import Machine
-from penstock.runtime.replicas import Replica
+from penstock.runtime.teams.member import Member
 from penstock.runtime.worker import Point, Worker
 
 _READY_LIST = "the list of ready operators"
@@ -131,7 +131,7 @@ class Modelled:
                 price += compared * self._policy_seconds.get(policy, self._usual_policy_seconds)
             if not self._has_gil:
                 start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
-        elif (point is Point.TAKE or point is Point.FLUSH) and isinstance(worker.cell, Replica):
+        elif (point is Point.TAKE or point is Point.FLUSH) and isinstance(worker.cell, Member):
             price += self._machine.unit_seconds / 2
             if not self._has_gil:
                 start = self._hold_shared(worker.cell.name, point, now)

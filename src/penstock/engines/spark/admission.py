@@ -24,7 +24,7 @@ from penstock.engines.spark.stages import Descriptor
 from penstock.errors import SourceError
 from penstock.flow.nodes import Graph, Loops, Node, Reads
 from penstock.runtime.context import LoopContext
-from penstock.runtime.loop import Loop
+from penstock.runtime.loop import DriverLoop
 from penstock.state.files import Files
 
 _LEAST_PART = 8192
@@ -269,7 +269,7 @@ def _loop_chunks(node: Node, reached: Reached) -> Iterator[Positioned]:
     context = LoopContext(
         node.name, 0, 0, lambda port, value: emitted.append(value if has_one else (port, value)), node.outputs
     )
-    loop = Loop(node.name, node.kind.operator, context)
+    loop = DriverLoop(node.name, node.kind.operator, context)
     count = 0
     while not loop.is_done:
         loop.resume()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.flow.nodes import Node
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.cells.tally import Tally
 from penstock.runtime.ports import Port
-
-if TYPE_CHECKING:
-    from penstock.runtime.run import Run
+from penstock.runtime.surroundings import Surroundings
 
 
 class Changing(Cell):
-    """A cell that somebody else may take the place of, between two chunks."""
+    """A cell whose place another one may take, between two chunks."""
 
-    def __init__(self, run: Run, place: float, nodes: Sequence[Node], inputs: Sequence[Port]) -> None:
-        super().__init__(run, place, nodes, inputs)
+    def __init__(
+        self,
+        run: Surroundings,
+        place: float,
+        nodes: Sequence[Node],
+        inputs: Sequence[Port],
+        tally: Tally | None = None,
+    ) -> None:
+        super().__init__(run, place, nodes, inputs, tally)
         self._successors: dict[str, tuple[Sequence[Node], Callable[[Changing], Cell]]] = {}
 
     def has_changed(self) -> bool:
@@ -30,7 +35,7 @@ class Changing(Cell):
     def succeed(self, nodes: Sequence[Node], make: Callable[[Changing], Cell]) -> None:
         """From its next chunk on, let some nodes be a cell of another kind; `make` is given the old one.
 
-        Called under the run's lock for changes, like `stay` and `change`.
+        The caller must hold the run's lock for changes, as for `stay` and `change`.
         """
         self._successors[nodes[0].name] = nodes, make
         self.notify()
@@ -44,7 +49,7 @@ class Changing(Cell):
         return bool(self._successors)
 
     def change(self) -> bool:
-        """Everything taken is out, and nobody else is in this cell: swap; whether this cell is no more."""
+        """Everything taken is out, and no other worker is in this cell: swap; whether this cell is no more."""
         wanted, self._successors = self._successors, {}
         own: Callable[[Changing], Cell] | None = None
         for nodes, make in wanted.values():
@@ -59,14 +64,12 @@ class Changing(Cell):
         return own is not None
 
     def _leave_to(self, successor: Cell) -> None:
-        successor.depth, successor.outputs = self.depth, self.outputs
-        for targets in successor.outputs:
-            for target in targets:
-                target.writer = successor
+        successor.depth = self.depth
+        successor.ports.connect(self.outputs)
         successor.open()
         self.run.replace(self, successor)
-        # Last: as long as somebody is in this cell, the run is not at rest.
-        self.leave_to_successor()
+        # Last: as long as a worker is in this cell, the run is not at rest.
+        self.turn.end()
 
     def isolate(self, nodes: Sequence[Node]) -> bool:
         """Cut off everything but these nodes; whether they are here."""

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from penstock.errors import FlowError
 from penstock.flow.nodes import Applies, Key, Loops, Node, Remembers, Waits
 from penstock.operators.functions import Form
-from penstock.runtime.cells import Cell
-from penstock.runtime.changing import Changing
-from penstock.runtime.companion_replica import CompanionReplica
+from penstock.runtime.cells.changing import Changing
+from penstock.runtime.cells.kernel import CompanionKernel
+from penstock.runtime.cells.loop_kernel import LoopKernel
+from penstock.runtime.cells.making import function_kernel
 from penstock.runtime.companions import Program
-from penstock.runtime.forgetting_team import ForgettingTeam
-from penstock.runtime.keyed_team import KeyedFunctionTeam, KeyedLoopTeam, KeyedReplica
-from penstock.runtime.ports import Port
-from penstock.runtime.replicas import BatchReplica, ChainReplica, LoopReplica, Replica
-from penstock.runtime.team import LoopTeam, Team
-from penstock.runtime.timed_team import TimedTeam
+from penstock.runtime.ports import Neighbour, Port
+from penstock.runtime.surroundings import Surroundings
+from penstock.runtime.teams.forgetting import ForgettingWork
+from penstock.runtime.teams.keyed import KeyedLoopWork, KeyedWork
+from penstock.runtime.teams.team import Team
+from penstock.runtime.teams.timed import TimedWork
+from penstock.runtime.teams.work import ChunkWork, LoopWork, Shop, Work
 
-if TYPE_CHECKING:
-    from penstock.runtime.run import Run
+_COMPANION_CHUNKS = 8  # the way there and back costs a third of a millisecond
 
 
 def why_alone(node: Node) -> str | None:
@@ -50,7 +50,7 @@ def why_alone(node: Node) -> str | None:
     return "it is neither a stateless nor a keyed operator"
 
 
-def rescale(run: Run, name: str, replicas: int) -> None:
+def rescale(run: Surroundings, name: str, replicas: int) -> None:
     """Change the number of an operator's replicas, from its next chunk on."""
     with run.changing:
         cell = run.cell_of(name)
@@ -67,7 +67,7 @@ def rescale(run: Run, name: str, replicas: int) -> None:
             cell.stay(node)
 
 
-def scalable(cell: Cell) -> list[list[Node]]:
+def scalable(cell: Neighbour) -> list[list[Node]]:
     """The operators of a cell in groups that can have replicas together: functions without state, or one operator."""
     groups: list[list[Node]] = []
     for node in cell.nodes:
@@ -80,13 +80,13 @@ def scalable(cell: Cell) -> list[list[Node]]:
     return groups
 
 
-def rescale_group(run: Run, nodes: Sequence[Node], replicas: int, guests: int = 0) -> None:
+def rescale_group(run: Surroundings, nodes: Sequence[Node], replicas: int, guests: int = 0) -> None:
     """The same for operators that stay together; with places for helpers, where they are to have some."""
     with run.changing:
         cell = run.cell_of(nodes[0].name)
         if isinstance(cell, Team):
-            cell.most_guests = guests
-            if cell.wanted != replicas:
+            cell.roster.most_guests = guests
+            if cell.roster.wanted != replicas:
                 cell.set_replicas(replicas)
             return
         assert isinstance(cell, Changing)
@@ -96,45 +96,35 @@ def rescale_group(run: Run, nodes: Sequence[Node], replicas: int, guests: int = 
             cell.stay(nodes[0])
 
 
-def _successor(run: Run, old: Changing, replicas: int, guests: int = 0) -> Team:
+def _successor(run: Surroundings, old: Changing, replicas: int, guests: int = 0) -> Team:
     (port,) = old.inputs
     team = make_team(run, old.place, old.nodes, port, replicas)
-    team.most_guests = guests
-    team.earlier = reports = old.reports()
-    if received := reports[team.name].received:
-        team.learn(sum(report.busy_seconds for report in reports.values()) / received)
+    team.roster.most_guests = guests
+    team.follow(old.tally.counts())
     team.restore(old.snapshots())
     return team
 
 
-def make_team(run: Run, place: float, nodes: Sequence[Node], port: Port, replicas: int) -> Team:
+def make_team(run: Surroundings, place: float, nodes: Sequence[Node], port: Port, replicas: int) -> Team:
     """A team that will have so many replicas when it is opened; several nodes are functions without state."""
-    team = _team(run, place, nodes, port)
-    team.wanted = replicas
+    team = Team(run, place, nodes, port, _work(run, place, nodes))
+    team.roster.wanted = replicas
     return team
 
 
-def _team(run: Run, place: float, nodes: Sequence[Node], port: Port) -> Team:
-    reorder, worklist = run.settings.reorder, run.settings.worklist
-
-    def replica_of(kind: type[BatchReplica | ChainReplica | KeyedReplica]) -> Callable[[], Replica]:
-        return partial(kind, run, place, nodes, port)
-
+def _work(run: Surroundings, place: float, nodes: Sequence[Node]) -> Callable[[Shop], Work]:
     node = nodes[0]
     match node.kind:
-        case Remembers(key=Key() as key, ttl=ttl) if ttl is not None:
-            return ForgettingTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
-        case Remembers(key=Key() as key):
-            return KeyedFunctionTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
+        case Remembers(key=Key() as key, ttl=ttl):
+            return partial(KeyedWork if ttl is None else ForgettingWork, key=key)
         case Waits(keys=(key,)):
-            return TimedTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, key)
+            return partial(TimedWork, key=key)
         case Loops(operator=operator, keys=keys) if operator.kind == "keyed":
-            return KeyedLoopTeam(run, place, node, port, replica_of(KeyedReplica), reorder, worklist, keys[0])
+            return partial(KeyedLoopWork, key=keys[0])
         case Loops():
-            return LoopTeam(run, place, nodes, port, partial(LoopReplica, run, place, node, [port]), reorder)
+            return partial(LoopWork, make_kernel=lambda: LoopKernel(run, place, node))
         case Applies() if run.settings.has_companions:
-            made = partial(CompanionReplica, run, place, nodes, port, Program(run.flow, nodes))
-            return Team(run, place, nodes, port, made, reorder)
-        case Applies(form=Form.BATCH | Form.ARROW):
-            return Team(run, place, nodes, port, replica_of(BatchReplica), reorder)
-    return Team(run, place, nodes, port, replica_of(ChainReplica), reorder)
+            program = Program(run.flow, nodes)
+            companion = partial(CompanionKernel, run.flow, place, nodes, run.companions, program)
+            return partial(ChunkWork, make_kernel=companion, chunks_when_busy=_COMPANION_CHUNKS)
+    return partial(ChunkWork, make_kernel=partial(function_kernel, run, place, nodes))

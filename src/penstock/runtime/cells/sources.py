@@ -1,23 +1,18 @@
-"""Cells at the ends of a flow: sources and sinks."""
+"""Cells that read sources: by chunks, on the event loop, or what a run is fed with."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.connectors.reached import Progress, Reached, check, read, resume
 from penstock.connectors.source import Chunk, Split, Unreadable
-from penstock.flow.nodes import Node, Reads, Writes
-from penstock.runtime.cells import Cell
+from penstock.flow.nodes import Node, Reads
+from penstock.runtime.cells.cell import Cell
 from penstock.runtime.flight import chunks_within
-from penstock.runtime.own_thread import open_on_one_thread
-from penstock.runtime.ports import Port
-
-if TYPE_CHECKING:
-    from penstock.runtime.run import Run
-
+from penstock.runtime.surroundings import Surroundings
 
 _CHUNKS_AHEAD = 64
 
@@ -25,7 +20,7 @@ _CHUNKS_AHEAD = 64
 class SourceCell(Cell):
     """Reads a source, chunk by chunk; where nothing has come, a timer looks again."""
 
-    def __init__(self, run: Run, place: float, node: Node) -> None:
+    def __init__(self, run: Surroundings, place: float, node: Node) -> None:
         super().__init__(run, place, [node], [])
         assert isinstance(node.kind, Reads)
         self._source = node.kind.source
@@ -33,6 +28,8 @@ class SourceCell(Cell):
         self._reached = Reached()
         self._progress = Progress(self._source)
         self._began_at: dict[str, int] = {}
+        self._is_waiting = False
+        """A timer will notify it."""
 
     def open(self) -> None:
         splits = list(resume(self._source, self._reached, self.run.settings.closes_at_end))
@@ -45,6 +42,10 @@ class SourceCell(Cell):
         if flight is None:
             return source.read(split, clock)
         return chunks_within(source, split, clock, lambda: flight.most_of(self))
+
+    @property
+    def waits_for_outside(self) -> bool:
+        return self._is_waiting
 
     def rows_passed(self) -> int | None:
         """How many tuples lie between where it began and where it is now; `None` where positions are no tuples."""
@@ -63,13 +64,13 @@ class SourceCell(Cell):
     def offered(self) -> float | None:
         """How many tuples have come to it, read or not, where that is known."""
         offered = self._source.offered(self.run.clock.now())
-        return self.counters[self.name].received if offered is not None and self._has_ended else offered
+        return self.tally.first.received if offered is not None and self._has_ended else offered
 
     def take(self) -> bool:
         if self.run.is_stopping:
             self.is_over = self.is_over or self.run.settings.closes_at_end
             self._has_ended = True
-        is_idle = self.is_over or self._has_ended or self.is_waiting
+        is_idle = self.is_over or self._has_ended or self._is_waiting
         return not (is_idle or self.run.is_failing or self.run.is_pausing)
 
     def process(self) -> None:
@@ -80,11 +81,15 @@ class SourceCell(Cell):
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
         elif not chunk.values:
-            self.run.timers.call_at(now + chunk.idle_seconds, self)
-            self.is_waiting = True
+            self._is_waiting = True
+            self.run.timers.call_at(now + chunk.idle_seconds, self._look_again)
             self.run.pause_if_due()
         else:
             self._read(node, partition, chunk, now)
+
+    def _look_again(self) -> None:
+        self._is_waiting = False
+        self.notify()
 
     def _read(self, node: Node, partition: str, chunk: Chunk, now: float) -> None:
         self._progress.advance(partition, chunk.end)
@@ -94,22 +99,22 @@ class SourceCell(Cell):
     def _send(self, node: Node, chunk: Chunk, born: float) -> None:
         # A copy, for its reader may fill the same list again; those that promise something never do.
         values = chunk.values if chunk.all_readable and isinstance(chunk.values, list) else list(chunk.values)
-        counters = self.counters[node.name]
+        counters = self.tally.first
         counters.received += len(values)
         if chunk.all_readable or Unreadable not in map(type, values):
             counters.emitted += len(values)
-            self.give(0, values, born)
+            self.ports.give(0, values, born)
             return
         good: list[Any] = []
         try:
             for value in values:
                 if isinstance(value, Unreadable):
-                    self.failed(node, value.raw, value.error, born)
+                    self.failing.failed(node, value.raw, value.error, born, self.ports.give)
                 else:
                     good.append(value)
         finally:
             counters.emitted += len(good)
-            self.give(0, good, born)
+            self.ports.give(0, good, born)
 
     def leave(self, has_failed: bool) -> None:
         if hasattr(self, "_chunks"):
@@ -138,7 +143,7 @@ class AsyncSourceCell(SourceCell):
         self.run.event_loop.call(self._has_room.set)
         if isinstance(found, BaseException):
             self._has_ended = True
-            raise self.crashed(found)
+            raise self.failing.crashed(found)
         if not isinstance(found, tuple):
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
@@ -166,53 +171,46 @@ class AsyncSourceCell(SourceCell):
             self._pump.cancel()
 
 
-class SinkCell(Cell):
-    """Writes to a sink, and notes how long its tuples were under way."""
-
-    def __init__(self, run: Run, place: float, node: Node, port: Port) -> None:
-        super().__init__(run, place, [node], [port])
-        assert isinstance(node.kind, Writes)
-        self._sink = node.kind.sink
-        self._port = port
-        self._values: list[Any] = []
-        self._born = 0.0
-        self.written = 0
-        """Tuples that its sink has taken."""
+class InletCell(SourceCell):
+    """Passes on the chunks that it is fed."""
 
     def open(self) -> None:
-        self._writer = open_on_one_thread(self._sink)
+        self._fed: deque[Chunk] = deque()
+        self._total_fed = 0
+
+    def rows_passed(self) -> int | None:
+        return self._total_fed
+
+    def feed(self, chunk: Chunk) -> None:
+        """Let these values in next."""
+        self._fed.append(chunk)
+        self._total_fed += len(chunk.values)
+        self.notify()
+
+    def finish(self) -> None:
+        """Nothing more will be fed."""
+        self.is_over = True
+        self.notify()
 
     def take(self) -> bool:
-        closed = self._port.closed
-        self._values, self._born = self._port.take(self.budget(len(self._port)))
-        if closed and not self._values:
-            self.is_over = True
-        return bool(self._values)
+        return bool(self._fed) and not self.run.is_failing
+
+    def has_more(self) -> bool:
+        return bool(self._fed)
 
     def process(self) -> None:
         (node,) = self.nodes
-        counters = self.counters[node.name]
-        values, self._values = self._values, []
-        self.processed = len(values)
-        counters.received += len(values)
-        rest = values
-        while rest and (rejected := self._writer.write(self._lent(rest))):
-            self.written += rejected.position
-            self.failed(node, rest[rejected.position], rejected.error, self._born)
-            rest = rest[rejected.position + 1 :]
-        self.written += len(rest)
-        self.run.on_latency(self.run.clock.now() - self._born)
+        chunk = self._fed.popleft()
+        self.budget.processed = len(chunk.values)
+        self._send(node, chunk, self.run.clock.now())
 
-    def _lent(self, values: list[Any]) -> list[Any]:
-        """A user's sink may empty the list that it is given, and other readers of the stream have the same one."""
-        return values if self._sink.any_thread else list(values)
-
-    def leave(self, has_failed: bool) -> None:
-        if not hasattr(self, "_writer"):
+    def _send(self, node: Node, chunk: Chunk, born: float) -> None:
+        if node.outputs == 1:
+            super()._send(node, chunk, born)
             return
-        if not self.run.adds_up:
-            self._writer.discard()
-        elif has_failed:
-            self._writer.abandon()
-        else:
-            self._writer.close()
+        # A driver loop that was run elsewhere: its values come with the numbers of its outputs.
+        counters = self.tally.first
+        counters.received += len(chunk.values)
+        counters.emitted += len(chunk.values)
+        for port in range(node.outputs):
+            self.ports.give(port, [value for output, value in chunk.values if output == port], born)

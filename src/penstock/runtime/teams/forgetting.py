@@ -1,20 +1,21 @@
 """Keyed functions with a `ttl` and several replicas: what a key forgets depends on the latest time of all keys.
 
-Whoever takes a chunk apart notes, for each of its tuples, the latest time up to there; buckets go by that.
+The member that takes a chunk apart notes, for each of its tuples, the latest time up to there; buckets go by that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.flow.nodes import Node, Remembers
+from penstock.flow.nodes import Key, Node, Remembers
 from penstock.operators.times import Time, checked_time
-from penstock.runtime.keyed_team import Bucket, Fail, FunctionBucket, KeyedTeam, KeyedUnit, Part
-
-if TYPE_CHECKING:
-    from penstock.runtime.run import Run
+from penstock.ordering.keys import bucket_of
+from penstock.runtime.surroundings import Surroundings
+from penstock.runtime.teams.buckets import BucketKernel, BucketPart, Fail, FunctionBucket, KeyedUnit
+from penstock.runtime.teams.keyed import BUCKETS, KeyedWork
+from penstock.runtime.teams.work import Shop
 
 
 class ForgettingUnit(KeyedUnit):
@@ -30,7 +31,7 @@ class ForgettingUnit(KeyedUnit):
 class ForgettingBucket(FunctionBucket):
     """Some keys of an operator that forgets."""
 
-    def __init__(self, run: Run, node: Node) -> None:
+    def __init__(self, run: Surroundings, node: Node) -> None:
         kind = node.kind
         assert isinstance(kind, Remembers)
         assert kind.key is not None
@@ -40,7 +41,7 @@ class ForgettingBucket(FunctionBucket):
             kind = replace(kind, key=replace(kind.key, fn=self._next_key), time=lambda _: self._now)
         super().__init__(run, replace(node, kind=kind))
 
-    def run(self, part: Part, fail: Fail) -> None:
+    def run(self, part: BucketPart, fail: Fail) -> None:
         assert isinstance(part.unit, ForgettingUnit)
         if part.unit.read:
             self._reads = map(part.unit.read.__getitem__, part.positions)
@@ -55,31 +56,31 @@ class ForgettingBucket(FunctionBucket):
         return key
 
 
-class ForgettingTeam(KeyedTeam):
+class ForgettingWork(KeyedWork):
     """A keyed function that forgets, with several replicas."""
 
-    _unit_type = ForgettingUnit
+    make_unit = ForgettingUnit
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        kind = self.nodes[0].kind
+    def __init__(self, shop: Shop, key: Key) -> None:
+        super().__init__(shop, key)
+        kind = self.node.kind
         assert isinstance(kind, Remembers)
         self._time = kind.time
         self._latest: Time | None = None
 
-    def make_bucket(self) -> Bucket:
-        return ForgettingBucket(self.run, self.nodes[0])
+    def make_bucket(self) -> BucketKernel:
+        return ForgettingBucket(self.shop.team.run, self.node)
 
-    def _buckets_of(self, unit: KeyedUnit) -> list[int]:
+    def buckets_of(self, unit: KeyedUnit) -> list[int]:
         if self._time is None:
-            return super()._buckets_of(unit)
+            return super().buckets_of(unit)
         assert isinstance(unit, ForgettingUnit)
         buckets: list[int] = []
         for value in unit.values:
             bucket = 0
             try:
-                key = self._key(value)
-                bucket = self._bucket_of_key(key)
+                key = self.key(value)
+                bucket = self.buckets.of(key)
                 time: Any = checked_time(self._time(value))
                 if self._latest is None or time > self._latest:
                     self._latest = time
@@ -89,12 +90,15 @@ class ForgettingTeam(KeyedTeam):
             buckets.append(bucket)
         return buckets
 
-    def _rest(self) -> Any:
+    def bucket_kept_in(self, identity: Any) -> int:
+        return bucket_of(identity, BUCKETS)
+
+    def rest(self) -> Any:
         if self._time is not None:
             return self._latest
         # By the clock each bucket has a time of its own.
-        times = [bucket.snapshot().rest for bucket in self._buckets.values()]
+        times = [bucket.snapshot().rest for bucket in self.buckets.kernels.values()]
         return max((time for time in times if time is not None), default=None)
 
-    def _restore_rest(self, rest: Any) -> None:
+    def restore_rest(self, rest: Any) -> None:
         self._latest = rest

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.flow.nodes import Node, Waits
 from penstock.operators.kept import Changed, Kept, Touched
 from penstock.operators.timed import Fired, LateTuple, TimedTable
-from penstock.runtime.changing import Changing
+from penstock.runtime.cells.changing import Changing
 from penstock.runtime.ports import Port
-
-if TYPE_CHECKING:
-    from penstock.runtime.run import Run
+from penstock.runtime.surroundings import Surroundings
 
 
 class TimedCell(Changing):
     """Keyed logic in event time: windows, and joins with a port for each side."""
 
-    def __init__(self, run: Run, place: float, node: Node, ports: Sequence[Port]) -> None:
+    def __init__(self, run: Surroundings, place: float, node: Node, ports: Sequence[Port]) -> None:
         super().__init__(run, place, [node], ports)
         assert isinstance(node.kind, Waits)
         self._kind = node.kind
@@ -34,7 +32,7 @@ class TimedCell(Changing):
             return False
         for side in self._open:
             closed = self.inputs[side].closed
-            values, born = self.inputs[side].take(self.budget(len(self.inputs[side])))
+            values, born = self.inputs[side].take(self.budget.tuples(len(self.inputs[side])))
             if values:
                 self._taken.append((side, values, born))
             elif closed:
@@ -44,7 +42,7 @@ class TimedCell(Changing):
     def snapshots(self) -> dict[str, Kept]:
         return {self.name: self._table.snapshot()}
 
-    def _changed(self) -> dict[str, Changed]:
+    def changed(self) -> dict[str, Changed]:
         return {self.name: self._table.take_changed()}
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
@@ -53,10 +51,10 @@ class TimedCell(Changing):
 
     def process(self) -> None:
         (node,) = self.nodes
-        counters = self.counters[node.name]
-        self.processed = 0
+        counters = self.tally.first
+        self.budget.processed = 0
         for side, values, born in self._taken:
-            self.processed += len(values)
+            self.budget.processed += len(values)
             outputs: list[Any] = []
             counters.received += len(values)
             try:
@@ -64,7 +62,7 @@ class TimedCell(Changing):
                     self._one(node, side, value, born, outputs)
             finally:
                 counters.emitted += len(outputs)
-                self.give(0, outputs, born)
+                self.ports.give(0, outputs, born)
         for side in self._ended:
             self._close(node, side, self.run.clock.now())
 
@@ -74,31 +72,31 @@ class TimedCell(Changing):
             key, time = kind.keys[side].fn(value), kind.times[side](value)
             fired = self._table.advance(side, time)
         except BaseException as error:
-            self.failed(node, value, error, born)
+            self.failing.failed(node, value, error, born, self.ports.give)
             return
         self._let_out(node, fired, born, outputs)
         try:
             outputs += self._table.add(side, key, value, time)
         except LateTuple as late:
-            self.counters[node.name].late += 1
+            self.tally.first.late += 1
             if kind.on_late == "dead-letter":
-                self.give_dead_letter(node, value, late, born)
+                self.failing.give_dead_letter(node, value, late, born, self.ports.give)
             elif callable(kind.on_late):
                 self._on_late(node, kind.on_late, value, born)
         except BaseException as error:
-            self.failed(node, value, error, born)
+            self.failing.failed(node, value, error, born, self.ports.give)
 
     def _let_out(self, node: Node, fired: list[Fired], born: float, outputs: list[Any]) -> None:
         for one in fired:
             outputs += one.outputs
             if one.error is not None:
-                self.failed(node, one.key, one.error, born)
+                self.failing.failed(node, one.key, one.error, born, self.ports.give)
 
     def _on_late(self, node: Node, on_late: Any, value: Any, born: float) -> None:
         try:
             on_late(value)
         except BaseException as error:
-            self.failed(node, value, error, born)
+            self.failing.failed(node, value, error, born, self.ports.give)
 
     def _close(self, node: Node, side: int, born: float) -> None:
         self._open.remove(side)
@@ -106,7 +104,7 @@ class TimedCell(Changing):
         try:
             self._let_out(node, self._table.close(side), born, outputs)
         finally:
-            self.counters[node.name].emitted += len(outputs)
-            self.give(0, outputs, born)
+            self.tally.first.emitted += len(outputs)
+            self.ports.give(0, outputs, born)
         if not self._open:
             self.is_over = True

@@ -1,7 +1,8 @@
 """Windows with several replicas: every bucket of keys sees its own tuples, and every rise of the watermark.
 
-Whoever takes a chunk apart notes where in it the watermark rises, and so how far it has risen before each tuple. What
-fires because of a rise stands before the tuple that caused it, sorted as it would be where one worker sees all keys.
+The member that takes a chunk apart notes where in it the watermark rises, and so how far it has risen before each
+tuple. What fires because of a rise stands before the tuple that caused it, sorted as it would be where one worker sees
+all keys.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.flow.nodes import Node, Waits
+from penstock.flow.nodes import Key, Node, Waits
 from penstock.operators.kept import Changed, Kept, Touched
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
-from penstock.runtime.failures import dead_letter
-from penstock.runtime.keyed_team import Bucket, Ended, Fail, KeyedReplica, KeyedTeam, KeyedUnit, Part
-from penstock.runtime.replicas import Unit
-
-if TYPE_CHECKING:
-    from penstock.runtime.run import Run
+from penstock.ordering.keys import bucket_of
+from penstock.runtime.failures import Failure, dead_letter
+from penstock.runtime.surroundings import Surroundings
+from penstock.runtime.teams.buckets import BucketKernel, BucketPart, Fail, KeyedUnit
+from penstock.runtime.teams.keyed import BUCKETS, KeyedWork
+from penstock.runtime.teams.units import Unit
+from penstock.runtime.teams.work import Shop
 
 
 class TimedUnit(KeyedUnit):
@@ -44,7 +46,7 @@ class TimedUnit(KeyedUnit):
 class TimedBucket:
     """Some keys of a window, with their timers."""
 
-    def __init__(self, run: Run, node: Node) -> None:
+    def __init__(self, run: Surroundings, node: Node) -> None:
         assert isinstance(node.kind, Waits)
         self._node = node
         self._on_late = node.kind.on_late
@@ -52,9 +54,9 @@ class TimedBucket:
         self.table = TimedTable(node.kind.logic, node.kind.lateness)
         self.table.touched = Touched() if run.settings.knows_changes else None
         self.progress: tuple[int, Time | None] = (-1, None)
-        """The last unit that it has seen, and when its next timer is due after that; read by whoever splits."""
+        """The last unit that it has seen, and when its next timer is due after that; read by the member that splits."""
 
-    def run(self, part: Part, fail: Fail) -> None:
+    def run(self, part: BucketPart, fail: Fail) -> None:
         unit = part.unit
         assert isinstance(unit, TimedUnit)
         if unit.before is not None:
@@ -69,7 +71,7 @@ class TimedBucket:
         self._rise(part, unit, reached, len(unit.rises), fail)
         self.progress = (part.serial, self.table.next_due())
 
-    def let_out(self, part: Part, position: float, fired: list[Fired], fail: Fail) -> None:
+    def let_out(self, part: BucketPart, position: float, fired: list[Fired], fail: Fail) -> None:
         found = part.found.setdefault(0, [])
         for one in fired:
             place = (position, False, one.timer)
@@ -77,7 +79,7 @@ class TimedBucket:
                 fail(place, one.key, one.error)
             found += [(place, output) for output in one.outputs]
 
-    def _rise(self, part: Part, unit: TimedUnit, reached: int, limit: int, fail: Fail) -> None:
+    def _rise(self, part: BucketPart, unit: TimedUnit, reached: int, limit: int, fail: Fail) -> None:
         """From one rise to another, but stopping only where something is due."""
         marks = unit.marks
         while reached < limit:
@@ -86,7 +88,9 @@ class TimedBucket:
             self.let_out(part, unit.rises[first], self.table.rise(0, marks[first]), fail)
             reached = first + 1
 
-    def _add(self, part: Part, position: int, value: Any, read: tuple[Any, Time] | BaseException, fail: Fail) -> None:
+    def _add(
+        self, part: BucketPart, position: int, value: Any, read: tuple[Any, Time] | BaseException, fail: Fail
+    ) -> None:
         place = (position, True, ())
         try:
             if isinstance(read, BaseException):
@@ -114,15 +118,15 @@ class TimedBucket:
         self.progress = (-1, self.table.next_due())
 
 
-class TimedTeam(KeyedTeam):
+class TimedWork(KeyedWork):
     """A window with several replicas."""
 
     has_last_words = True
-    _unit_type = TimedUnit
+    make_unit = TimedUnit
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        kind = self.nodes[0].kind
+    def __init__(self, shop: Shop, key: Key) -> None:
+        super().__init__(shop, key)
+        kind = self.node.kind
         assert isinstance(kind, Waits)
         self._time = kind.times[0]
         self._marking = TimedTable(kind.logic, kind.lateness)
@@ -130,34 +134,34 @@ class TimedTeam(KeyedTeam):
         self._under_way: dict[int, deque[tuple[int, Time]]] = {}
         """By bucket: the units with parts that it may not have seen, and the earliest time in each."""
 
-    def make_bucket(self) -> Bucket:
-        return TimedBucket(self.run, self.nodes[0])
+    def make_bucket(self) -> BucketKernel:
+        return TimedBucket(self.shop.team.run, self.node)
 
-    def _parts_of(self, unit: KeyedUnit) -> list[Part]:
+    def parts_of(self, unit: KeyedUnit) -> list[BucketPart]:
         assert isinstance(unit, TimedUnit)
         unit.before = self._mark
-        parts = super()._parts_of(unit)
+        parts = super().parts_of(unit)
         for part in parts:
             self._note_part(part, unit)
         if unit.rises:
             having = {part.bucket for part in parts}
             parts += [
-                Part(unit, number)
+                BucketPart(unit, number)
                 for number in sorted(self._under_way)
                 if number not in having and self._may_fire(number)
             ]
         return parts
 
-    def _buckets_of(self, unit: KeyedUnit) -> list[int]:
+    def buckets_of(self, unit: KeyedUnit) -> list[int]:
         assert isinstance(unit, TimedUnit)
         buckets: list[int] = []
         for position, value in enumerate(unit.values):
             bucket = 0
             try:
-                key, time = self._key(value), self._time(value)
+                key, time = self.key(value), self._time(value)
                 self._note_mark(unit, position, self._marking.mark_of(time))
                 unit.read.append((key, time))
-                bucket = self._bucket_of_key(key)
+                bucket = self.buckets.of(key)
             except BaseException as error:
                 if len(unit.read) == position:
                     unit.read.append(error)
@@ -170,7 +174,7 @@ class TimedTeam(KeyedTeam):
             unit.rises.append(position)
             unit.marks.append(mark)
 
-    def _note_part(self, part: Part, unit: TimedUnit) -> None:
+    def _note_part(self, part: BucketPart, unit: TimedUnit) -> None:
         reads = (unit.read[position] for position in part.positions)
         times = [read[1] for read in reads if not isinstance(read, BaseException)]
         if times:
@@ -185,7 +189,7 @@ class TimedTeam(KeyedTeam):
 
     def _next_due(self, number: int) -> Any:
         """When the next timer of a bucket is due, after what it has seen, which is then no longer under way."""
-        bucket, under_way = self._buckets.get(number), self._under_way[number]
+        bucket, under_way = self.buckets.kernels.get(number), self._under_way[number]
         if bucket is None:
             return None
         assert isinstance(bucket, TimedBucket)
@@ -197,30 +201,27 @@ class TimedTeam(KeyedTeam):
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
         assert isinstance(unit, TimedUnit)
-        part = Part(unit, 0)
-        replica = self._replicas[0]
-        assert isinstance(replica, KeyedReplica)
+        part, speaker = BucketPart(unit, 0), self.speaker
         fired: list[tuple[Fired, TimedBucket]] = []
-        for bucket in self._buckets.values():
+        for bucket in self.buckets.kernels.values():
             assert isinstance(bucket, TimedBucket)
             fired += [(one, bucket) for one in bucket.table.close(0)]
         try:
             for one, bucket in sorted(fired, key=lambda pair: pair[0].timer):
-                bucket.let_out(part, 0, [one], replica.failing(part))
-        except Ended:
-            assert part.error is not None
-            unit.error_at, unit.error = part.error
-        unit.found = part.found
-        unit.merge()
-        counters = replica.counters[self.name]
-        counters.emitted += sum(len(found) for port, found in part.found.items() if port < self.nodes[0].outputs)
+                bucket.let_out(part, 0, [one], speaker.failing_in(part))
+        except Failure:
+            pass  # it is in the part
+        self._spoken(unit, part, speaker)
+
+    def bucket_kept_in(self, identity: Any) -> int:
+        return bucket_of(identity, BUCKETS)
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
         super().restore(kept)
-        self._under_way = {number: deque() for number in self._buckets}
+        self._under_way = {number: deque() for number in self.buckets.kernels}
 
-    def _rest(self) -> Any:
+    def rest(self) -> Any:
         return [self._mark], [False]
 
-    def _restore_rest(self, rest: Any) -> None:
+    def restore_rest(self, rest: Any) -> None:
         (self._mark,), _ = rest

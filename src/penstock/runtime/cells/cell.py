@@ -1,0 +1,173 @@
+"""One operator (or a fused chain of them) at run time: what all cells are composed of, and what each kind has to do."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+from penstock.flow.nodes import Node
+from penstock.operators.kept import Changed, Kept
+from penstock.runtime.cells.budget import Budget
+from penstock.runtime.cells.figures import Figures, OwnFigures
+from penstock.runtime.cells.outbox import Outbox, PortOutbox
+from penstock.runtime.cells.tally import Failing, Tally
+from penstock.runtime.cells.turn import Turn
+from penstock.runtime.policies import OperatorView
+from penstock.runtime.ports import Helped, Port
+from penstock.runtime.surroundings import Surroundings
+
+
+class Cell(ABC):
+    """Takes from its ports, runs on private memory, gives to the ports of others.
+
+    Only the worker that has claimed its turn may call `take` and `process`, and flush its outbox.
+    """
+
+    help_seconds = math.inf
+    """How long it must be busy before a worker asks for help with what else is ready, where the run does not know
+    better."""
+
+    def __init__(
+        self,
+        run: Surroundings,
+        place: float,
+        nodes: Sequence[Node],
+        inputs: Sequence[Port],
+        tally: Tally | None = None,
+        chunks_when_busy: int = 4,
+    ) -> None:
+        self.run = run
+        self.place = place
+        """Its rank in the flow: everything that it reads has a lower one."""
+        self.depth = 0.0
+        """Its distance from the sources, by the longest way."""
+        self.nodes = nodes
+        self.inputs = list(inputs)
+        self.turn = Turn(partial(run.scheduler.add, self))
+        self.budget = Budget(run.settings.chunk_seconds, run.largest_chunk, chunks_when_busy)
+        self.tally = tally or Tally(nodes)
+        self.failing = Failing(run.flow, place, self.tally)
+        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_share)
+        """The way to its readers."""
+        self.last_run = 0.0
+        self.is_failed = False
+        """It has failed on a tuple, and takes no more."""
+        self.is_over = False
+        """It will never have anything more to do; the worker that sees it completes it. Never taken back."""
+        self.is_complete = False
+        self.is_cut_short = False
+
+    @property
+    def name(self) -> str:
+        return self.nodes[0].name
+
+    @property
+    def outputs(self) -> list[list[Port]]:
+        return self.ports.outputs
+
+    @property
+    def outbox(self) -> Outbox:
+        """What a worker in this cell has to send."""
+        return self.ports
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What others may know of it."""
+        return OwnFigures(self.tally, self.inputs, self.ports, self.run.share_of_time, self.is_source, self.budget)
+
+    @cached_property
+    def view(self) -> OperatorView:
+        """What policies see of it."""
+        return OperatorView(self)
+
+    @property
+    def is_source(self) -> bool:
+        return not self.inputs
+
+    @property
+    def members(self) -> Sequence[Cell]:
+        """What else workers run for this operator."""
+        return ()
+
+    @property
+    def waits_for_outside(self) -> bool:
+        """Whether something that is no operator will notify it."""
+        return False
+
+    # What a kind of cell does, in this order; only `take` and flushing touch what others see
+
+    @abstractmethod
+    def take(self) -> bool:
+        """Take something to do from the ports; whether there was any. Sets `is_over` when there never will be."""
+
+    @abstractmethod
+    def process(self) -> None:
+        """Do it, on private memory; what comes out goes into the outbox."""
+
+    def has_more(self) -> bool:
+        """Whether `take` would find something now; what comes later is notified."""
+        return any(len(port) or port.closed for port in self.inputs) or self.is_source
+
+    def open(self) -> None:
+        """Get ready, before any worker runs."""
+
+    def leave(self, has_failed: bool) -> None:
+        """The run is over, well or not."""
+
+    def waiting(self) -> list[int]:
+        """How many tuples wait on each input."""
+        return [len(port) for port in self.inputs]
+
+    def close_controls(self) -> None:
+        """Nothing will come on the control inputs any more."""
+
+    def snapshots(self) -> dict[str, Kept]:
+        """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
+        return {}
+
+    def changed(self) -> dict[str, Changed]:
+        """What has changed in that since this was last called."""
+        return {}
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        """Go on with the snapshots of an earlier life."""
+
+    def helped(self, values: list[Any], born: float) -> Helped | None:
+        """Process tuples before they are in its queue, if that can be done and a worker is busy in it already."""
+        return None
+
+    # What all have in common
+
+    def connect(self, outputs: Iterable[Iterable[Port]]) -> None:
+        """Be the reader of its inputs, and the writer of these."""
+        self.ports.connect(outputs)
+        for port in self.inputs:
+            port.reader = self
+
+    def notify(self) -> None:
+        """Something has changed: make sure that a worker looks at this cell after now."""
+        self.turn.notify()
+
+    def account(self, seconds: float, cpu_seconds: float) -> None:
+        """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operators."""
+        self.budget.account(seconds, cpu_seconds)
+        self.tally.charge(seconds)
+
+    def complete(self) -> None:
+        """Nothing more comes from here: readers see the end, and writers write for no reader."""
+        self.is_cut_short = self.may_be_cut_short()
+        for port in self.inputs:
+            port.discard()
+        self.ports.end()
+        self.is_complete = True
+        self.run.completed(self)
+        # Last, because a run without running cells is at rest: everything must have been told by then.
+        self.turn.end()
+
+    def may_be_cut_short(self) -> bool:
+        """Whether it ends with something undone, as it may where all that it writes for have ended before it."""
+        readers = [port.reader for targets in self.outputs for port in targets]
+        return bool(readers) and all(reader.is_complete for reader in readers)

@@ -1,0 +1,199 @@
+"""Cells that run functions: a kernel that is fed from a port, and functions that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import cached_property, partial
+from typing import Any
+
+from penstock.flow.nodes import Applies, Node
+from penstock.operators.kept import Changed, Kept
+from penstock.runtime.cells.budget import Budget
+from penstock.runtime.cells.cell import Cell
+from penstock.runtime.cells.chains import ChainKernel
+from penstock.runtime.cells.changing import Changing
+from penstock.runtime.cells.figures import Figures, OwnFigures
+from penstock.runtime.cells.kernel import Kernel
+from penstock.runtime.cells.outbox import PortOutbox
+from penstock.runtime.cells.tally import Tally
+from penstock.runtime.event_loop import Raised, enveloped
+from penstock.runtime.ports import Port
+from penstock.runtime.surroundings import Surroundings
+
+
+class FunctionCell(Changing):
+    """Takes chunks from one port for its kernel, as large as what takes about a millisecond."""
+
+    def __init__(self, run: Surroundings, kernel: Kernel, port: Port) -> None:
+        super().__init__(run, kernel.place, kernel.nodes, [port], kernel.tally)
+        self.kernel = kernel
+        self._port = port
+        self._values: list[Any] = []
+        self._born = 0.0
+
+    def take(self) -> bool:
+        if self.has_changed():
+            return False
+        closed = self._port.closed  # read first: what was written before the end must not be missed
+        self._values, self._born = self._port.take(self.budget.tuples(len(self._port)))
+        if not self._values and closed:
+            self.is_over = True
+        return bool(self._values)
+
+    def process(self) -> None:
+        values, self._values = self._values, []
+        self.budget.processed = len(values)
+        self.kernel.run(values, self._born, self.ports.give)
+
+    def snapshots(self) -> dict[str, Kept]:
+        return self.kernel.snapshots()
+
+    def changed(self) -> dict[str, Changed]:
+        return self.kernel.changed()
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        self.kernel.restore(kept)
+
+
+class ChainCell(FunctionCell):
+    """A function cell that can be cut in two between any of its operators."""
+
+    kernel: ChainKernel
+
+    def __init__(self, run: Surroundings, kernel: ChainKernel, port: Port) -> None:
+        super().__init__(run, kernel, port)
+        self._cut_at: int | None = None
+
+    def cut_before(self, node: Node) -> None:
+        """From its next chunk on, let this node and those after it be a cell of their own."""
+        self._cut_at = self.nodes.index(node)
+        self.notify()
+
+    def change(self) -> bool:
+        if self._cut_at:
+            self._cut(self._cut_at)
+        self._cut_at = None
+        return super().change()
+
+    @property
+    def is_to_change(self) -> bool:
+        return self._cut_at is not None or super().is_to_change
+
+    def isolate(self, nodes: Sequence[Node]) -> bool:
+        if nodes[0] not in self.nodes:  # it was cut off just now
+            return False
+        at = self.nodes.index(nodes[0])
+        if at:
+            self._cut(at)
+            return False
+        if len(self.nodes) > len(nodes):
+            self._cut(len(nodes))
+        return True
+
+    def _cut(self, at: int) -> None:
+        """Everything taken is out, and no other worker is in this cell: swap."""
+        settings, ends = self.run.settings, self.nodes[-1].outputs
+        outputs, dead_letters = self.outputs[:ends], self.outputs[ends:]
+        rest_kernel = self.kernel.cut(at, self.run.place_after(self))
+        self.nodes = self.kernel.nodes
+        port = settings.port(f"{rest_kernel.nodes[0].name!r}", settings.queue_size)
+        rest = ChainCell(self.run, rest_kernel, port)
+        rest.depth = self.depth + (rest.place - self.place) / 2
+        # As if it had been there from the start.
+        port.total_given = self.kernel.tally.of[self.nodes[-1].name].emitted
+        port.total_taken = rest_kernel.tally.first.received
+        rest.connect([*outputs, *dead_letters[at:]])
+        self.ports.connect([[port], *dead_letters[:at]])
+        for cell in (self, rest):
+            tally = cell.kernel.tally
+            if tally.first.received:
+                cell.budget.learn(tally.busy_seconds / tally.first.received)
+        self.run.add(rest)
+
+
+class AsyncCell(Cell):
+    """Awaits a function for several tuples at once, on the run's event loop; results leave in order."""
+
+    def __init__(self, run: Surroundings, place: float, node: Node, port: Port) -> None:
+        super().__init__(run, place, [node], [port])
+        assert isinstance(node.kind, Applies)
+        self._kind = node.kind
+        self._port = port
+        self._flight: deque[tuple[Any, float, Future[Any]]] = deque()
+        self._values: list[Any] = []
+        self._born = 0.0
+
+    @cached_property
+    def figures(self) -> Figures:
+        return AwaitedFigures(
+            self.tally, self.inputs, self.ports, self.run.share_of_time, self.budget, self._kind.concurrency
+        )
+
+    @property
+    def waits_for_outside(self) -> bool:
+        return bool(self._flight)
+
+    def take(self) -> bool:
+        closed = self._port.closed
+        room = self._kind.concurrency - len(self._flight)
+        self._values, self._born = self._port.take(room) if room > 0 else ([], 0.0)
+        if not self._values and not self._flight and closed and not len(self._port):
+            self.is_over = True
+        return bool(self._values) or bool(self._flight and self._flight[0][2].done())
+
+    def process(self) -> None:
+        (node,) = self.nodes
+        counters = self.tally.first
+        counters.received += len(self._values)
+        for value in self._values:
+            future = self.run.event_loop.submit(self._await(value))
+            self._flight.append((value, self._born, future))
+            future.add_done_callback(lambda _: self.notify())
+        self._values = []
+        while self._flight and self._flight[0][2].done():
+            value, born, future = self._flight.popleft()
+            try:
+                result = future.result()
+            except Raised as raised:
+                self.failing.failed(node, value, raised.error, born, self.ports.give)
+            else:
+                counters.emitted += 1
+                self.ports.give(0, [result], born)
+
+    def account(self, seconds: float, cpu_seconds: float) -> None:
+        """What counts is the time that was awaited, not what it takes to begin and to end it."""
+        self.budget.account(seconds, cpu_seconds)
+
+    async def _await(self, value: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        result = await enveloped(partial(self._kind.fn, value), self._kind.timeout_seconds)
+        self.tally.first.busy_seconds += loop.time() - started
+        return result
+
+    def leave(self, has_failed: bool) -> None:
+        for _, _, future in self._flight:
+            future.cancel()
+
+
+class AwaitedFigures(OwnFigures):
+    """Of a cell that awaits several tuples at once."""
+
+    def __init__(
+        self,
+        tally: Tally,
+        inputs: Sequence[Port],
+        outbox: PortOutbox,
+        share_of_time: Callable[[float], float],
+        budget: Budget,
+        concurrency: int,
+    ) -> None:
+        super().__init__(tally, inputs, outbox, share_of_time, False, budget)
+        self._concurrency = concurrency
+
+    def pace(self, threads: int) -> float | None:
+        (one,) = self._tally.counts().values()
+        return one.busy_seconds / one.emitted / self._concurrency if one.emitted else None

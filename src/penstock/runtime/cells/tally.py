@@ -1,0 +1,91 @@
+"""What operators have done, and what becomes of tuples that fail: written only by the worker in their cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from penstock.flow.nodes import Node
+from penstock.runtime.failures import Failure, dead_letter, is_fatal, reported, told
+
+Give = Callable[[int, list[Any], float], None]
+"""`give(port, values, born)` sends values out of an output port; the oldest entered the flow at `born`."""
+
+
+class Counters:
+    """What one operator has done."""
+
+    __slots__ = ("busy_seconds", "emitted", "failed", "late", "received")
+
+    def __init__(self) -> None:
+        self.received = self.emitted = self.failed = self.late = 0
+        self.busy_seconds = 0.0
+
+    def add(self, other: Counters) -> None:
+        self.received += other.received
+        self.emitted += other.emitted
+        self.failed += other.failed
+        self.late += other.late
+        self.busy_seconds += other.busy_seconds
+
+    @classmethod
+    def sum(cls, counters: Iterable[Counters]) -> Counters:
+        total = cls()
+        for one in counters:
+            total.add(one)
+        return total
+
+
+class Tally:
+    """The counters of the operators in one cell, by name."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.of = {node.name: Counters() for node in nodes}
+
+    @property
+    def first(self) -> Counters:
+        return self.of[self.nodes[0].name]
+
+    def charge(self, seconds: float) -> None:
+        """A worker has spent so long in these operators."""
+        self.first.busy_seconds += seconds
+
+    def passed(self) -> tuple[int, int]:
+        """How many tuples the first operator has received, and the last one emitted."""
+        return self.first.received, self.of[self.nodes[-1].name].emitted
+
+    def counts(self) -> dict[str, Counters]:
+        """What each operator has done so far."""
+        return self.of
+
+
+class Failing:
+    """What becomes of tuples that fail, by what their operator's `on_error` says."""
+
+    def __init__(self, flow: str, place: float, tally: Tally) -> None:
+        self._flow = flow
+        self._place = place
+        self._tally = tally
+
+    def failed(self, node: Node, value: Any, error: BaseException, born: float, give: Give) -> None:
+        """Skip or dead-letter a tuple, or end the flow by raising."""
+        if is_fatal(node, error):
+            report = reported(self._flow, node, value, error)
+            report.__cause__ = error if report is not error else error.__cause__
+            raise Failure(self._place, report)
+        self._tally.of[node.name].failed += 1
+        if node.on_error == "dead-letter":
+            self.give_dead_letter(node, value, error, born, give)
+
+    def crashed(self, error: BaseException) -> Failure:
+        """What to unwind with when something has failed that is no single tuple."""
+        return Failure(self._place, told(self._flow, self._tally.nodes, error))
+
+    def give_dead_letter(self, node: Node, value: Any, error: BaseException, born: float, give: Give) -> None:
+        give(self.dead_letter_port(node), [dead_letter(node, value, error)], born)
+
+    def dead_letter_port(self, node: Node) -> int:
+        """Where the dead letters of a node leave the cell: behind the ports of its last node, in their order."""
+        nodes = self._tally.nodes
+        return nodes[-1].outputs + nodes.index(node)

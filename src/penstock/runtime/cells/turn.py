@@ -1,0 +1,113 @@
+"""Whose turn it is: the only code that decides whether a worker may be in a cell."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from enum import Enum, auto
+
+
+class Status(Enum):
+    """Where a cell is in its life; changed only under its lock."""
+
+    IDLE = auto()
+    QUEUED = auto()
+    RUNNING = auto()
+    DIRTY = auto()
+    """Running, and notified since it began: it must look again."""
+    COMPLETE = auto()
+
+
+class Turn:
+    """Lets one worker at a time into a cell, and loses no notification.
+
+    A cell is in the list of ready cells at most once: `make_ready` is called when it has to be added.
+
+    >>> turn = Turn(lambda: print("ready"))
+    >>> turn.notify()
+    ready
+    >>> turn.claim(), turn.claim()
+    (True, False)
+    >>> turn.notify()
+    >>> turn.release(has_more=False)
+    >>> turn.is_queued
+    True
+    """
+
+    def __init__(self, make_ready: Callable[[], None], looks_again: Callable[[], bool] | None = None) -> None:
+        self._make_ready = make_ready
+        self._looks_again = looks_again
+        """Asked when it has become idle: whether it has to be notified after all."""
+        self._lock = threading.Lock()
+        self._status = Status.IDLE
+        self._is_listed = False
+
+    @property
+    def is_idle(self) -> bool:
+        return self._status is Status.IDLE
+
+    @property
+    def is_queued(self) -> bool:
+        return self._status is Status.QUEUED
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a worker is in the cell."""
+        return self._status is Status.RUNNING or self._status is Status.DIRTY
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self._status in (Status.IDLE, Status.COMPLETE)
+
+    def notify(self) -> None:
+        """Something has changed: make sure that a worker looks at the cell after now."""
+        with self._lock:
+            if self._status is Status.RUNNING:
+                self._status = Status.DIRTY
+            must_be_listed = self._status is Status.IDLE and self._queue()
+        if must_be_listed:
+            self._make_ready()
+
+    def _queue(self) -> bool:
+        """Become queued; whether that needs an entry in the list of ready cells. The caller must hold the lock."""
+        self._status = Status.QUEUED
+        must_be_listed, self._is_listed = not self._is_listed, True
+        return must_be_listed
+
+    def claim(self, from_list: bool = False) -> bool:
+        """Become the only worker in the cell; `from_list` where its entry was taken from the list."""
+        with self._lock:
+            if from_list:
+                self._is_listed = False
+            if self._status is not Status.QUEUED:
+                return False
+            self._status = Status.RUNNING
+            return True
+
+    def claim_idle(self) -> bool:
+        """Become the only worker in a cell that was not notified."""
+        with self._lock:
+            if self._status is not Status.IDLE:
+                return False
+            self._status = Status.RUNNING
+            return True
+
+    def release(self, has_more: bool) -> None:
+        """Let go; queue the cell again if it has more to do, or was notified meanwhile."""
+        with self._lock:
+            if self._status is Status.COMPLETE:
+                return
+            if not (has_more or self._status is Status.DIRTY):
+                self._status = Status.IDLE
+                must_be_listed = False
+            else:
+                must_be_listed = self._queue()
+        if must_be_listed:
+            self._make_ready()
+        elif self._looks_again is not None and self.is_idle and self._looks_again():
+            self.notify()
+
+    def end(self) -> None:
+        """The cell is never run again."""
+        with self._lock:
+            self._status = Status.COMPLETE
