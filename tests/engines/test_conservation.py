@@ -3,17 +3,17 @@
 import json
 
 import pytest
-from penstock.runtime.function_cells import ChainCell
-from penstock.runtime.keyed_team import KeyedUnit
-from penstock.runtime.replicas import Unit
-from penstock.runtime.team import Team
 
 import penstock as ps
 from penstock.connectors.memory import Items
 from penstock.connectors.source import Chunk
 from penstock.engines.durable.staging import FileStage, ValueStage
-from penstock.runtime.cells import Cell
+from penstock.runtime.cells.chains import ChainKernel
+from penstock.runtime.cells.outbox import PortOutbox
 from penstock.runtime.ports import Port
+from penstock.runtime.teams.buckets import KeyedUnit
+from penstock.runtime.teams.team import Team
+from penstock.runtime.teams.units import Unit
 from penstock.testing import shuffled
 
 COUNT = 3000
@@ -69,8 +69,8 @@ def doubling_offer(right, port, values, born, notifies=True):
     return [right(port, [values[0], *values], born, notifies)] if len(values) > 2 else None
 
 
-def lossy_give(right, cell, port, values, born):
-    return [right(cell, port, values[1:], born)] if len(values) > 2 else None
+def lossy_give(right, outbox, port, values, born):
+    return [right(outbox, port, values[1:], born)] if len(values) > 2 else None
 
 
 PORT = {
@@ -118,26 +118,26 @@ def test_the_rest_of_a_chunk_that_did_not_fit(monkeypatch):
 
 
 def test_output_that_is_not_given(monkeypatch):
-    assert once(monkeypatch, Cell, "give", lossy_give) == []
+    assert once(monkeypatch, PortOutbox, "give", lossy_give) == []
     flow, _ = build()
     with pytest.raises(ps.ConservationError, match="'numbers' emitted 3,000 tuples and its readers were given 2,999"):
         flow.run(ENGINES["local"]())
 
 
 def test_a_generated_loop_that_skips_a_tuple(monkeypatch):
-    right, done = ChainCell._run_whole, []
+    right, done = ChainKernel._run_whole, []
 
-    def wrong(cell, values):
-        whole = cell._chain.whole
+    def wrong(kernel, values, born, give):
+        whole = kernel._chain.whole
 
         def skipping(values, outputs, fail, passed):
             done.append(whole(values[1:], outputs, fail, passed))
 
-        object.__setattr__(cell._chain, "whole", skipping if not done else whole)
-        right(cell, values)
-        object.__setattr__(cell._chain, "whole", whole)
+        object.__setattr__(kernel._chain, "whole", skipping if not done else whole)
+        right(kernel, values, born, give)
+        object.__setattr__(kernel._chain, "whole", whole)
 
-    monkeypatch.setattr(ChainCell, "_run_whole", wrong)
+    monkeypatch.setattr(ChainKernel, "_run_whole", wrong)
     flow = ps.Flow("leaky")
     flow.read(ps.sources.items(list(range(10)))).map(str, name="text").write(ps.sinks.collect())
     with pytest.raises(ps.ConservationError, match="'text' emitted 10 tuples and its readers were given 9"):
@@ -273,7 +273,7 @@ def test_those_who_help_are_counted_once(monkeypatch):
 
     def with_guests(team, *args, **options):
         right(team, *args, **options)
-        team.most_guests = 2
+        team.roster.most_guests = 2
 
     monkeypatch.setattr(Team, "__init__", with_guests)
     flow, sink = ps.Flow("helped"), ps.sinks.collect()

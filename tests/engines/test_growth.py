@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.engines.durable import steps
 from penstock.engines.local_checkpoint import LocalCheckpoint
-from penstock.runtime import keyed_team
+from penstock.runtime.teams import keyed
 from tests.conftest import shuffled
 
 KEYS = 100
@@ -150,7 +150,7 @@ def sizes(operator, tmp_path, monkeypatch, chunks_per_checkpoint=1, chunks=CHUNK
         return asked[0] % chunks_per_checkpoint == 0 and is_due(checkpoint)
 
     seen = set()
-    monkeypatch.setattr(keyed_team, "_MOST_KNOWN_KEYS", KEYS)
+    monkeypatch.setattr(keyed, "_MOST_KNOWN_KEYS", KEYS)
     monkeypatch.setattr(steps, "observer", reached)
     monkeypatch.setattr(LocalCheckpoint, "__init__", noted)
     monkeypatch.setattr(LocalCheckpoint, "attach", attached)

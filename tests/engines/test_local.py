@@ -80,7 +80,7 @@ def test_a_slow_sink_holds_the_source_back():
     job = flow.start(ps.engines.Local(threads=4, queue_size=100))
     assert gate.reached.wait(10)
     # Everything stands still once the queues are full; nothing is left to run but the sink.
-    while job.metrics()["numbers"].write_blocked_ratio == 0 and not job._run.cells[0].blocked_on:
+    while job.metrics()["numbers"].write_blocked_ratio == 0 and not job._run.cells[0].ports.blocked_on:
         pass
     emitted = job.metrics()["numbers"].emitted
     # two queues, a chunk in the hands of each of three operators, and what the source has read ahead
@@ -369,7 +369,7 @@ def test_an_asynchronous_source_is_held_back_too():
     flow.read(ps.sources.items(numbers())).write(ps.sinks.call(gate))
     job = flow.start(ps.engines.Local(threads=2, queue_size=10))
     assert gate.reached.wait(10)
-    while not job._run.cells[0].blocked_on:
+    while not job._run.cells[0].ports.blocked_on:
         pass
     assert len(produced) <= 10 + 10 + 64 + 2
     gate.is_open.set()
