@@ -7,12 +7,8 @@ than what is worked off in its share of some seconds, by what tuples have cost s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from penstock.clock import Clock
-from penstock.connectors.source import Chunk, Source, Split
 
 if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell
@@ -24,7 +20,6 @@ _LEAST_SECONDS = 0.02
 """What a queue may hold however many there are: several chunks, so that nobody starves."""
 _FIRST_TUPLES = 4
 """While nobody knows what a tuple costs."""
-_FIRST_TUPLE_BYTES = 16.0
 _LEAST_COST = 1e-9
 
 
@@ -70,54 +65,3 @@ def _seconds_behind(cell: Cell, seconds_of: dict[Neighbour, float]) -> float:
     received, _ = cell.figures.passed()
     ports: list[Port] = [port for targets in cell.outputs for port in targets]
     return sum(port.total / received * seconds_of.get(port.reader, 0.0) for port in ports) if received else 0.0
-
-
-def chunks_within(source: Source, split: Split, clock: Clock, most: Callable[[], float]) -> Iterator[Chunk]:
-    """The chunks of a split, with no more tuples than `most()` says at the time, where the source can be read so.
-
-    >>> from penstock.clock import FakeClock
-    >>> from penstock.connectors.memory import Items
-    >>> chunks = chunks_within(Items([1, 2, 3, 4, 5]), Split("items"), FakeClock(), lambda: 2)
-    >>> [(chunk.values, chunk.end) for chunk in chunks]
-    [([1, 2], 2), ([3, 4], 4), ([5], 5)]
-    """
-    if not source.counts_rows and source.cut(split, split.start) is not None:
-        yield from _pieces(source, split, clock, most)
-        return
-    position = split.start
-    for chunk in source.read(split, clock):
-        if chunk.end - position == len(chunk.values):
-            yield from _slices(chunk, most)
-        else:  # nobody knows where in it one could go on
-            yield chunk
-        position = chunk.end
-
-
-def _slices(chunk: Chunk, most: Callable[[], float]) -> Iterator[Chunk]:
-    """A chunk whose positions count its values, in parts."""
-    while (left := len(chunk.values)) > (size := most()):
-        size = int(size)
-        yield replace(chunk, values=chunk.values[:size], end=chunk.end - left + size)
-        chunk = replace(chunk, values=chunk.values[size:])
-    yield chunk
-
-
-def _pieces(source: Source, split: Split, clock: Clock, most: Callable[[], float]) -> Iterator[Chunk]:
-    """A split piece by piece, each of about as many bytes as that many tuples have; or the rest of it whole."""
-    position, tuple_bytes = split.start, _FIRST_TUPLE_BYTES
-    while split.end is None or position < split.end:
-        end, size = split.end, most()
-        if size < math.inf:
-            cut = source.cut(replace(split, start=position), position + max(1, int(size * tuple_bytes)))
-            end = cut if cut is not None and (end is None or cut < end) else end
-        for chunk in source.read(replace(split, start=position, end=end), clock):
-            if chunk.values:
-                tuple_bytes = (chunk.end - position) / len(chunk.values)
-            position = chunk.end
-            yield chunk
-            if end == split.end and len(chunk.values) > most():
-                break  # go on with smaller ones
-        else:
-            if end is None:
-                return
-            position = end

@@ -35,7 +35,26 @@ class Bound(Protocol):
         ...
 
 
-class Surroundings(Protocol):
+class Succession(Protocol):
+    """What cells need of their run while they become others."""
+
+    @property
+    def changing(self) -> AbstractContextManager[Any]:
+        """Held meanwhile."""
+        ...
+
+    def add(self, cell: Cell) -> None: ...
+
+    def replace(self, cell: Cell, other: Cell) -> None: ...
+
+    def place_after(self, cell: Cell) -> float: ...
+
+    def cell_of(self, operator: str) -> Cell: ...
+
+    def on_new_cells(self) -> None: ...
+
+
+class Surroundings(Succession, Protocol):
     """A run, as its cells see it."""
 
     recorded: dict[str, list[Sight]]
@@ -63,11 +82,6 @@ class Surroundings(Protocol):
 
     @property
     def flight(self) -> Bound | None: ...
-
-    @property
-    def changing(self) -> AbstractContextManager[Any]:
-        """Held while cells become others."""
-        ...
 
     @property
     def largest_chunk(self) -> int: ...
@@ -106,15 +120,3 @@ class Surroundings(Protocol):
 
     def fail(self, cell: Cell, failure: Failure) -> None:
         """A tuple can't be processed: let out what came before it, then end."""
-
-    # While cells become others
-
-    def add(self, cell: Cell) -> None: ...
-
-    def replace(self, cell: Cell, other: Cell) -> None: ...
-
-    def place_after(self, cell: Cell) -> float: ...
-
-    def cell_of(self, operator: str) -> Cell: ...
-
-    def on_new_cells(self) -> None: ...

@@ -11,7 +11,7 @@ from penstock.connectors.reached import Progress, Reached, check, read, resume
 from penstock.connectors.source import Chunk, Split, Unreadable
 from penstock.flow.nodes import Node, Reads
 from penstock.runtime.cells.cell import Cell
-from penstock.runtime.flight import chunks_within
+from penstock.runtime.cells.slices import chunks_within
 from penstock.runtime.surroundings import Surroundings
 
 _CHUNKS_AHEAD = 64
