@@ -208,7 +208,7 @@ class Sampled(ReadyList):
 
     Few operators are all compared. Of many, those that had the largest priorities before, those that are new, and some
     others in turn: so a priority that stays is always found, and one that has changed as soon as its turn comes. Every
-    operator has its turn once in each round; where in it, is drawn when it becomes ready.
+    operator has its turn once in each round; where in the next one, is drawn when it becomes ready.
     """
 
     def __init__(self, seed: int) -> None:
@@ -231,12 +231,17 @@ class Sampled(ReadyList):
         turn = self._turn
         one.number = next(self._numbers)
         self._asked_for[one] = None
-        one.place = last = len(turn)
+        one.place = len(turn)
         turn.append(one)
-        if last > max(self._next, MOST_COMPARED):  # change places with one whose turn has not come
-            other = turn[self._next + int(self._draw() * (last - self._next))]
-            turn[other.place], turn[last] = one, other
-            one.place, other.place = other.place, last
+        if one.place < MOST_COMPARED:  # all are asked about
+            return
+        # New ones are asked about anyway, so it stands among those that have had their turn, at a place that is drawn.
+        self._next = seen = min(self._next, len(turn) - 1) + 1
+        self._move(turn[seen - 1], len(turn) - 1)
+        self._move(one, seen - 1)
+        drawn = int(self._draw() * seen)
+        self._move(turn[drawn], seen - 1)
+        self._move(one, drawn)
 
     def _to_ask(self) -> Sequence[Ready]:
         turn, order = self._turn, self._order
@@ -276,12 +281,11 @@ class Sampled(ReadyList):
         turn, place = self._turn, one.place
         if place < self._next:
             self._next -= 1
-            other = turn[place] = turn[self._next]
-            other.place, place = place, self._next
+            self._move(turn[self._next], place)
+            place = self._next
         last = turn.pop()
         if place < len(turn):
-            turn[place] = last
-            last.place = place
+            self._move(last, place)
         one.place, one.entry = -1, None
         self._asked_for.pop(one, None)
         if len(self._order) > _FEW_STALE + 4 * len(turn):
@@ -292,6 +296,10 @@ class Sampled(ReadyList):
         if one.cells:
             self._begin(one)
         return cell
+
+    def _move(self, one: Ready, place: int) -> None:
+        self._turn[place] = one
+        one.place = place
 
 
 def ready_list(policy: SchedulingPolicy, seed: int) -> ReadyList:
