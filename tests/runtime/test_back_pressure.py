@@ -23,7 +23,7 @@ def forked(clock):
 
 def test_every_full_reader_of_a_fork_is_marked():
     clock = FakeClock()
-    run, writer, left, right = forked(clock)
+    _, writer, left, right = forked(clock)
     writer.give(0, list(range(25)), 0.0)
     clock.sleep(1.0)
     assert not writer.flush()

@@ -25,7 +25,10 @@ class Seeing(ps.SchedulingPolicy):
         return -operator.last_run
 
 
-def seen(see, build, engine=partial(ps.engines.Simulated, cores=3), **options):
+simulated = partial(ps.engines.Simulated, cores=3)
+
+
+def seen(see, build, engine=simulated, **options):
     policy = Seeing(see)
     flow = ps.Flow("views")
     build(flow)
@@ -211,6 +214,17 @@ def test_a_policy_that_fails_to_say_who_goes_on_is_told():
 def test_wrong_options_of_policies(make):
     with pytest.raises(ps.FlowError, match="from 1 up"):
         make()
+
+
+def test_a_policy_whose_priorities_change_nobody_knows_when_is_refused():
+    class Vague(ps.SchedulingPolicy):
+        priority_changes = "sometimes"
+
+        def priority(self, operator):
+            return 0
+
+    with pytest.raises(ps.FlowError, match="policy 'Vague': priority_changes is one of 'never', .*, not 'sometimes'"):
+        ps.engines.Local(policy=Vague())
 
 
 def test_the_window_of_current_throughput():

@@ -129,7 +129,7 @@ class Fixed(ReadyList):
             one.cells.append(cell)
 
     def _to_ask(self) -> Sequence[Ready]:
-        return self._asked_for
+        return list(self._asked_for) if self._asked_for else ()
 
     def take(self, asked: Sequence[Ready], priorities: Sequence[float]) -> Cell | None:
         if asked:
