@@ -72,7 +72,7 @@ def test_an_idle_cell_is_claimed_without_the_list():
 def test_one_that_has_just_become_idle_may_look_again():
     news = [True]
     ready = []
-    turn = Turn(lambda: ready.append("listed"), lambda: news.pop() if news else False)
+    turn = Turn(lambda: ready.append("listed"), has_more=lambda: news.pop() if news else False)
     turn.claim_idle()
     turn.release(has_more=False)
     assert turn.is_queued

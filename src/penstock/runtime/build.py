@@ -38,6 +38,10 @@ def build_cells(graph: Graph, run: Surroundings) -> list[Cell]:
         ports.update({(first.name, number): port for number, port in enumerate(inputs)})
     for cell in cells:
         cell.connect(_targets(graph, ports, ref) for ref in _output_refs(cell))
+        if cell.is_source:
+            for targets in cell.outputs:
+                for port in targets:
+                    port.times_taking = run.clock.now
     for cell in cells:
         data_inputs = cell.inputs[: len(cell.nodes[0].inputs)]
         cell.depth = 1 + max((port.writer.depth for port in data_inputs), default=-1.0)

@@ -28,6 +28,7 @@ from penstock.runtime.scheduler import Scheduler
 from penstock.runtime.settings import Settings as Settings
 from penstock.runtime.standing import Abandoned
 from penstock.runtime.timers import Timers
+from penstock.runtime.views import Shares
 
 PATIENT_SECONDS = 0.002
 """Under a GIL: four times the interval at which threads take it from each other."""
@@ -63,6 +64,7 @@ class Run:
         self.clock = clock
         self.settings = settings
         self.scheduler = Scheduler(policy, on_ready)
+        self.shares = Shares(lambda: self.cells)
         self.timers = Timers()
         self.help_shares: dict[tuple[str, str], float] = {}
         """By helper and helped: how much of its output a worker processes itself while its reader is busy."""
@@ -109,6 +111,9 @@ class Run:
         self._latencies: deque[float] = deque(maxlen=10_000)
         self.on_latency: Callable[[float], None] = self._latencies.append
         """Told how long a tuple was under way; who lets them out together later may take its place."""
+        self._processing: deque[float] = deque(maxlen=10_000)
+        self.on_processing: Callable[[float], None] = self._processing.append
+        """The same without the time that it has waited in its source's queue."""
         self._controls_closed: set[Cell] = set()
 
     # The run's life
@@ -224,7 +229,7 @@ class Run:
             engine,
             self.clock.now() - self._started,
             self.counts(),
-            Latency.of(tuple(self._latencies)),
+            Latency.of(tuple(self._latencies), tuple(self._processing)),
             tuple(self.decisions),
             arrivals,
             left_behind=tuple(self.left_behind),
@@ -407,7 +412,7 @@ class Run:
         return any(cell.waits_for_outside for cell in self.cells if not cell.is_complete and not cell.is_source)
 
     def _make_room(self, blocked: list[Cell]) -> None:
-        ports = [port for cell in blocked if (port := cell.ports.blocked_on) is not None]
+        ports = [port for cell in blocked for port in cell.ports.full_ports()]
         port = min(ports, key=lambda port: (port.capacity, port.name))
         capacity = port.capacity * 2
         if capacity > self.settings.queue_limit:
@@ -424,14 +429,14 @@ class Run:
 
     def _deadlock(self, blocked: list[Cell]) -> str:
         waits = "; ".join(
-            f"{cell.name!r} waits for room in {cell.ports.blocked_on.name} ({len(cell.ports.blocked_on):,} tuples)"
+            f"{cell.name!r} waits for room in {port.name} ({len(port):,} tuples)"
             for cell in blocked
-            if cell.ports.blocked_on is not None
+            for port in cell.ports.full_ports()
         )
         readers = "; ".join(
             f"{port.reader.name!r} waits for tuples on {_empty(port.reader)}"
             for cell in blocked
-            if (port := cell.ports.blocked_on) is not None
+            for port in cell.ports.full_ports()
         )
         return (
             f"flow {self.flow!r} can't go on within queue_limit={self.settings.queue_limit:,}: {waits}; {readers}. "

@@ -50,3 +50,8 @@ class Settings:
     """Told what a driver loop is about to work on, where that is to cost something."""
     worklist: Callable[[], Worklist[Any]] = HybridQueue
     """How the replicas of a keyed operator share out its keys."""
+    buckets: int = 64
+    """Into how many buckets keys fall, each of which one replica holds at a time: far more than there are workers, so
+    that a hot key shares its bucket with few others; few enough for parts of many tuples."""
+    partitioner: Callable[[Any], int] | None = None
+    """Which bucket a key falls into, modulo their number; by its hash, if there is none."""

@@ -12,6 +12,7 @@ from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.failures import Failure
 from penstock.runtime.settings import Settings
 from penstock.runtime.timers import Timers
+from penstock.runtime.views import Shares
 
 if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell
@@ -21,6 +22,13 @@ class ReadyList(Protocol):
     """Where cells that have something to do are listed."""
 
     def add(self, cell: Cell) -> None: ...
+
+    def look_again(self, cell: Cell) -> None:
+        """Something has changed about a cell that may be listed already."""
+
+    def preempts(self, cell: Cell) -> bool:
+        """Whether one that has used up its quantum must let others run."""
+        ...
 
 
 class Bound(Protocol):
@@ -72,6 +80,9 @@ class Surroundings(Succession, Protocol):
     def scheduler(self) -> ReadyList: ...
 
     @property
+    def shares(self) -> Shares: ...
+
+    @property
     def timers(self) -> Timers: ...
 
     @property
@@ -106,6 +117,9 @@ class Surroundings(Succession, Protocol):
 
     def on_latency(self, seconds: float) -> None:
         """A tuple was so long under way."""
+
+    def on_processing(self, seconds: float) -> None:
+        """The same without what it has waited in its source's queue."""
 
     def help_share(self, helper: str, helped: str) -> float:
         """How much of what one operator makes for another its worker processes itself."""

@@ -118,11 +118,13 @@ class Worker:
         if cell.is_over and cell.outbox.is_empty:
             cell.complete()
             return
-        blocked_on = cell.outbox.blocked_on
-        cell.turn.release(has_more or (cell.is_over and blocked_on is None))
-        # A full queue: do its reader's work next, instead of waiting for somebody else to do it.
-        if blocked_on is not None and self.only is None and self._next is None and blocked_on.reader.turn.claim():
-            self._next = cast(Cell, blocked_on.reader)
+        is_blocked = cell.outbox.blocked_on is not None
+        full = cell.ports.full_ports() if is_blocked else ()
+        cell.turn.release(has_more or (cell.is_over and not is_blocked))
+        # A full queue: do its reader's work next, instead of waiting for another worker to do it.
+        if full and self.only is None and self._next is None:
+            claimed = next((port.reader for port in full if port.reader.turn.claim()), None)
+            self._next = cast("Cell | None", claimed)
 
 
 def _is_slow(run: Run, cell: Cell) -> bool:

@@ -15,9 +15,9 @@ from penstock.runtime.cells.figures import Figures, OwnFigures
 from penstock.runtime.cells.outbox import Outbox, PortOutbox
 from penstock.runtime.cells.tally import Failing, Tally
 from penstock.runtime.cells.turn import Turn
-from penstock.runtime.policies import OperatorView
 from penstock.runtime.ports import Helped, Port
 from penstock.runtime.surroundings import Surroundings
+from penstock.runtime.views import OperatorView
 
 
 class Cell(ABC):
@@ -46,7 +46,7 @@ class Cell(ABC):
         """Its distance from the sources, by the longest way."""
         self.nodes = nodes
         self.inputs = list(inputs)
-        self.turn = Turn(partial(run.scheduler.add, self))
+        self.turn = Turn(partial(run.scheduler.add, self), partial(run.scheduler.look_again, self))
         self.budget = Budget(run.settings.chunk_seconds, run.largest_chunk, chunks_when_busy)
         self.tally = tally or Tally(nodes)
         self.failing = Failing(run.flow, place, self.tally)
@@ -76,7 +76,7 @@ class Cell(ABC):
     @cached_property
     def figures(self) -> Figures:
         """What others may know of it."""
-        return OwnFigures(self.tally, self.inputs, self.ports, self.run.share_of_time, self.is_source, self.budget)
+        return OwnFigures(self.tally, self.inputs, self.ports, self.run.share_of_time, self.budget)
 
     @cached_property
     def view(self) -> OperatorView:

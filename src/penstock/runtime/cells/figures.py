@@ -30,13 +30,11 @@ class Figures(ABC):
         inputs: Sequence[Port],
         outbox: PortOutbox,
         share_of_time: Callable[[float], float],
-        is_source: bool = False,
     ) -> None:
         self._tally = tally
         self._inputs = inputs
         self._outbox = outbox
         self._share_of_time = share_of_time
-        self._is_source = is_source
 
     @property
     @abstractmethod
@@ -79,14 +77,6 @@ class Figures(ABC):
         received, emitted = self.passed()
         return emitted / received if received else 1.0
 
-    def share(self) -> float:
-        """How many tuples it receives for one that has entered the flow; by way of its first input."""
-        if self._is_source:
-            return 1.0
-        writer = self._inputs[0].writer
-        # Not by what its readers have received: what waits before them counts as well.
-        return writer.figures.share() * (1.0 if writer.is_source else writer.figures.selectivity())
-
     def reports(self) -> dict[str, OperatorReport]:
         """By operator, in the order of the chain."""
         counts = self._tally.counts()
@@ -114,10 +104,9 @@ class OwnFigures(Figures):
         inputs: Sequence[Port],
         outbox: PortOutbox,
         share_of_time: Callable[[float], float],
-        is_source: bool,
         budget: Budget,
     ) -> None:
-        super().__init__(tally, inputs, outbox, share_of_time, is_source)
+        super().__init__(tally, inputs, outbox, share_of_time)
         self._budget = budget
 
     @property

@@ -191,7 +191,7 @@ class AwaitedFigures(OwnFigures):
         budget: Budget,
         concurrency: int,
     ) -> None:
-        super().__init__(tally, inputs, outbox, share_of_time, False, budget)
+        super().__init__(tally, inputs, outbox, share_of_time, budget)
         self._concurrency = concurrency
 
     def pace(self, threads: int) -> float | None:

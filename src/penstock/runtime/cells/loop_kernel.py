@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from penstock.flow.nodes import Loops, Node
@@ -21,7 +23,15 @@ _TUPLES_PER_CHUNK = 1024
 class LoopRunner:
     """Runs the loops of one operator; used by one worker at a time."""
 
-    def __init__(self, run: Surroundings, node: Node, tally: Tally, failing: Failing, give: Give) -> None:
+    def __init__(
+        self,
+        run: Surroundings,
+        node: Node,
+        tally: Tally,
+        failing: Failing,
+        give: Give,
+        preempts: Callable[[], bool] = lambda: True,
+    ) -> None:
         assert isinstance(node.kind, Loops)
         self._run = run
         self._node = node
@@ -31,6 +41,8 @@ class LoopRunner:
         self._counters = tally.first
         self._failing = failing
         self._give = give
+        self._preempts = preempts
+        """Whether a loop that has used up its quantum must let others run, or gets another one."""
         self._outboxes: list[list[Any]] = [[] for _ in range(node.outputs)]
         self._born = 0.0
         self._given = 0
@@ -74,6 +86,8 @@ class LoopRunner:
 
     def resume(self, loop: DriverLoop, started: float | None = None) -> None:
         """Let a loop run until it must wait; or, where it began at `started`, until its quantum is used up."""
+        quantum_seconds = self._run.settings.quantum_seconds
+        due = math.inf if started is None else started + quantum_seconds
         while not loop.is_done and loop.context.can_go_on():
             try:
                 loop.resume()
@@ -82,14 +96,17 @@ class LoopRunner:
                 self.failed(_last_taken(loop), _explained(error, loop))
                 loop.context.popped.clear()
                 loop.restart()
-            if started is not None and (self.hand_over() or self._is_time_up(started)):
+            if started is None:
+                continue
+            if self.hand_over() or self._is_source:
                 return
+            if (now := self._run.clock.now()) >= due:
+                if self._preempts():
+                    return
+                due = now + quantum_seconds
 
     def failed(self, value: Any, error: BaseException) -> None:
         self._failing.failed(self._node, value, error, self._born, self._give)
-
-    def _is_time_up(self, started: float) -> bool:
-        return self._is_source or self._run.clock.now() - started >= self._run.settings.quantum_seconds
 
     def hand_over(self) -> bool:
         """Give what the loops have emitted; whether that is enough for now."""

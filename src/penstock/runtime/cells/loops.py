@@ -27,7 +27,9 @@ class LoopCell(Cell):
         assert isinstance(node.kind, Loops)
         self._node = node
         self._kind = node.kind
-        self._runner = LoopRunner(run, node, self.tally, self.failing, self.ports.give)
+        self._runner = LoopRunner(
+            run, node, self.tally, self.failing, self.ports.give, lambda: run.scheduler.preempts(self)
+        )
         self._loops: dict[bytes, DriverLoop] = {}
         self._ended_loops: dict[bytes, Ended] = {}
         """Where there is one for each key: those that have returned."""

@@ -104,10 +104,8 @@ class PortOutbox(Outbox):
         now = self._now()
         if self.blocked_on is None:
             self._blocked_since = now
-        for port in full:
-            if port.full_since is None:
-                port.full_since = now
         self.blocked_on = full[0]
+        self._note_full(full, now)
         self._on_full()
 
     def end_waiting(self) -> None:
@@ -116,12 +114,17 @@ class PortOutbox(Outbox):
             return
         now = self._now()
         self.blocked_seconds += now - self._blocked_since
+        self._note_full([], now)
+        self.blocked_on = None
+
+    def _note_full(self, full: list[Port], now: float) -> None:
         for targets in self.outputs:
             for port in targets:
-                since, port.full_since = port.full_since, None
-                if since is not None:
-                    port.full_seconds += now - since
-        self.blocked_on = None
+                port.note_full(port in full, now)
+
+    def full_ports(self) -> list[Port]:
+        """All those whose room it waits for."""
+        return [port for targets in self.outputs for port in targets if port.full_since is not None]
 
     def hand_over(self) -> Neighbour | None:
         """The way of a chunk through a quiet flow: no list of ready cells, no worker to be told."""

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.flow.nodes import Node, Writes
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.own_thread import open_on_one_thread
-from penstock.runtime.ports import Port
+from penstock.runtime.ports import Port, Taken
 from penstock.runtime.surroundings import Surroundings
 
 
@@ -46,7 +46,10 @@ class SinkCell(Cell):
             self.failing.failed(node, rest[rejected.position], rejected.error, self._born, self.ports.give)
             rest = rest[rejected.position + 1 :]
         self.written += len(rest)
-        self.run.on_latency(self.run.clock.now() - self._born)
+        now = self.run.clock.now()
+        self.run.on_latency(now - self._born)
+        if isinstance(self._born, Taken):
+            self.run.on_processing(now - self._born.taken)
 
     def _lent(self, values: list[Any]) -> list[Any]:
         """A user's sink may empty the list that it is given, and other readers of the stream have the same one."""

@@ -34,10 +34,17 @@ class Turn:
     True
     """
 
-    def __init__(self, make_ready: Callable[[], None], looks_again: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        make_ready: Callable[[], None],
+        tell_news: Callable[[], None] = lambda: None,
+        has_more: Callable[[], bool] | None = None,
+    ) -> None:
         self._make_ready = make_ready
-        self._looks_again = looks_again
-        """Asked when it has become idle: whether it has to be notified after all."""
+        self._tell_news = tell_news
+        """Called instead, where it is in the list already: something has changed about it."""
+        self._has_more = has_more
+        """Asked when it has been released and is idle: whether it has to be notified after all."""
         self._lock = threading.Lock()
         self._status = Status.IDLE
         self._is_listed = False
@@ -67,6 +74,8 @@ class Turn:
             must_be_listed = self._status is Status.IDLE and self._queue()
         if must_be_listed:
             self._make_ready()
+        elif self._is_listed:
+            self._tell_news()
 
     def _queue(self) -> bool:
         """Become queued; whether that needs an entry in the list of ready cells. The caller must hold the lock."""
@@ -97,14 +106,21 @@ class Turn:
         with self._lock:
             if self._status is Status.COMPLETE:
                 return
-            if not (has_more or self._status is Status.DIRTY):
+            is_queued = has_more or self._status is Status.DIRTY
+            must_be_listed = is_queued and self._queue()
+            if not is_queued:
                 self._status = Status.IDLE
-                must_be_listed = False
-            else:
-                must_be_listed = self._queue()
         if must_be_listed:
             self._make_ready()
-        elif self._looks_again is not None and self.is_idle and self._looks_again():
+        elif is_queued:
+            self._tell_news()
+        if self._has_more is not None:
+            self._look_again(self._has_more)
+
+    def _look_again(self, has_more: Callable[[], bool]) -> None:
+        """For work that is announced to one idle cell of several, if there is one: it may have been missed."""
+        self._tell_news()
+        if self.is_idle and has_more():
             self.notify()
 
     def end(self) -> None:

@@ -14,7 +14,7 @@ from penstock.operators.times import Time, checked_time
 from penstock.ordering.keys import bucket_of
 from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.teams.buckets import BucketKernel, BucketPart, Fail, FunctionBucket, KeyedUnit
-from penstock.runtime.teams.keyed import BUCKETS, KeyedWork
+from penstock.runtime.teams.keyed import KeyedWork
 from penstock.runtime.teams.work import Shop
 
 
@@ -63,9 +63,11 @@ class ForgettingWork(KeyedWork):
 
     def __init__(self, shop: Shop, key: Key) -> None:
         super().__init__(shop, key)
+        self.buckets.partitioner = None  # its states are kept by the bytes of their keys alone
         kind = self.node.kind
         assert isinstance(kind, Remembers)
         self._time = kind.time
+        self._partitioner = None  # its states are kept by the bytes of their keys alone
         self._latest: Time | None = None
 
     def make_bucket(self) -> BucketKernel:
@@ -90,8 +92,8 @@ class ForgettingWork(KeyedWork):
             buckets.append(bucket)
         return buckets
 
-    def bucket_kept_in(self, identity: Any) -> int:
-        return bucket_of(identity, BUCKETS)
+    def bucket_kept_in(self, kept_as: Any, state: Any) -> int:
+        return bucket_of(kept_as, self.buckets.count)
 
     def rest(self) -> Any:
         if self._time is not None:

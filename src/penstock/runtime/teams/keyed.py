@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from operator import index
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, PolicyError, describe_exception, short_repr
 from penstock.flow.nodes import Key, Node
 from penstock.operators.kept import Changed, Kept
-from penstock.ordering.keys import bucket_of, firing_order, identity_of, key_bytes
+from penstock.ordering.keys import StoredKey, bucket_of, firing_order, key_bytes
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.loop_kernel import put_back, waiting_in
 from penstock.runtime.cells.outbox import Outbox
@@ -26,8 +27,6 @@ from penstock.runtime.teams.member import Member
 from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop, Work
 
-BUCKETS = 64
-"""Far more than workers, so that a hot key shares its bucket with few others; few enough for parts of many tuples."""
 _MOST_KNOWN_KEYS = 1 << 17
 _CHUNKS_APART = 2
 """How much may lie apart that no member has in its hands, in chunks for each of them."""
@@ -113,9 +112,15 @@ class _PartsOutbox(Outbox):
 class KeyBuckets:
     """Which bucket a key is in, and what works on it."""
 
-    def __init__(self) -> None:
-        self._of_key: dict[Any, int] = {}
+    def __init__(self, operator: str, count: int, partitioner: Callable[[Any], int] | None) -> None:
+        self.count = count
+        self.partitioner = partitioner
+        """Which bucket a key falls into, modulo their number; by its hash, if there is none."""
         self.kernels: dict[int, BucketKernel] = {}
+        self._operator = operator
+        self._of_key: dict[Any, int] = {}
+        self._misplaced: PolicyError | None = None
+        """What the user's partitioner has raised, where nothing may be raised."""
 
     def of(self, key: Any) -> int:
         """The bucket of a key; raises where something can't be a key."""
@@ -125,11 +130,28 @@ class KeyBuckets:
             return self._of_new(key)
 
     def _of_new(self, key: Any) -> int:
-        bucket = bucket_of(key_bytes(key), BUCKETS)
+        identity = key_bytes(key)
+        bucket = bucket_of(identity, self.count) if self.partitioner is None else self._partitioned(key)
         if len(self._of_key) >= _MOST_KNOWN_KEYS:
             self._of_key.clear()
         self._of_key[key] = bucket
         return bucket
+
+    def _partitioned(self, key: Any) -> int:
+        assert self.partitioner is not None
+        if self._misplaced is None:
+            try:
+                return index(self.partitioner(key)) % self.count
+            except BaseException as error:
+                on = f"key {short_repr(key)} of operator {self._operator!r}"
+                self._misplaced = PolicyError(f"partitioner= failed on {on}: {describe_exception(error)}")
+                self._misplaced.__cause__ = error
+        return 0
+
+    def check_placed(self) -> None:
+        """A tuple in another bucket than that of its state would begin another state: end the run instead."""
+        if self._misplaced is not None:
+            raise self._misplaced
 
     def of_all(self, key: Any, values: list[Any]) -> list[int]:
         """The bucket of each tuple; one without a key goes to the first, where its function fails on it."""
@@ -163,13 +185,13 @@ class KeyedWork(Work):
     def __init__(self, shop: Shop, key: Key) -> None:
         super().__init__(shop)
         self.key = key.fn
-        self.buckets = KeyBuckets()
         settings = shop.team.run.settings
+        self.buckets = KeyBuckets(shop.team.name, settings.buckets, settings.partitioner)
         self._queue_size = settings.queue_size
         self._worklist = settings.worklist()
         self._splitting = threading.Lock()
         self._merging = threading.Lock()
-        self._tuples_of = [0] * BUCKETS
+        self._tuples_of = [0] * self.buckets.count
         """By bucket, since the hottest was asked for last."""
 
     @property
@@ -190,7 +212,7 @@ class KeyedWork(Work):
         return found
 
     def hottest_share(self) -> float:
-        found, self._tuples_of = self._tuples_of, [0] * BUCKETS
+        found, self._tuples_of = self._tuples_of, [0] * self.buckets.count
         return max(found) / max(1, sum(found))
 
     @property
@@ -211,7 +233,8 @@ class KeyedWork(Work):
         by_key, rest = kept[self.node.name]
         by_bucket: dict[int, dict[Any, Any]] = defaultdict(dict)
         for key, state in by_key.items():
-            by_bucket[self.bucket_kept_in(key)][key] = state
+            by_bucket[self.bucket_kept_in(key, state)][key] = state
+        self.buckets.check_placed()
         self.restore_rest(rest)
         for number, of_bucket in by_bucket.items():
             self.bucket(number).restore(Kept(of_bucket, rest))
@@ -223,9 +246,13 @@ class KeyedWork(Work):
     def restore_rest(self, rest: Any) -> None:
         pass
 
-    def bucket_kept_in(self, identity: Any) -> int:
-        """By what its state is kept by."""
-        return bucket_of(identity_of(identity), BUCKETS)
+    def bucket_kept_in(self, kept_as: Any, state: Any) -> int:
+        """Where a state belongs that is kept by its key, or by the bytes of that."""
+        return self.buckets.of(kept_as.key if isinstance(kept_as, StoredKey) else kept_as)
+
+    def by_bytes(self, kept_as: bytes, key: Any) -> int:
+        """The same where it is kept by the bytes of its key."""
+        return bucket_of(kept_as, self.buckets.count) if self.buckets.partitioner is None else self.buckets.of(key)
 
     # What members ask for
 
@@ -270,6 +297,7 @@ class KeyedWork(Work):
                 return False
             assert isinstance(unit, KeyedUnit)
             parts = self.parts_of(unit)
+            self.buckets.check_placed()
             unit.parts = len(parts)
             for part in parts:
                 self._tuples_of[part.bucket] += len(part)
@@ -333,8 +361,8 @@ class KeyedLoopWork(KeyedWork):
     def make_bucket(self) -> BucketKernel:
         return LoopBucket(self.shop.team.run, self.node)
 
-    def bucket_kept_in(self, identity: Any) -> int:
-        return bucket_of(identity, BUCKETS)
+    def bucket_kept_in(self, kept_as: Any, state: Any) -> int:
+        return self.by_bytes(kept_as, state[0])
 
     def rest(self) -> Any:
         return waiting_in([self.shop.intake.port])

@@ -16,6 +16,7 @@ from penstock.runtime.cells.turn import Turn
 from penstock.runtime.failures import Failure
 from penstock.runtime.ports import Port
 from penstock.runtime.teams.units import Unit
+from penstock.runtime.views import OperatorView
 
 
 class Member(Cell):
@@ -27,7 +28,8 @@ class Member(Cell):
         super().__init__(team.run, team.place, team.nodes, team.inputs, tally, chunks_when_busy)
         self.depth = team.depth
         # Work that has come is announced to one member that is idle, if there is one: who becomes idle looks again.
-        self.turn = Turn(partial(team.run.scheduler.add, self), self.has_more)
+        scheduler = team.run.scheduler
+        self.turn = Turn(partial(scheduler.add, self), partial(scheduler.look_again, self), self.has_more)
         self.number: int | None = None
         """Which of those it is that take units by themselves, if it is one."""
         self._team = team
@@ -39,6 +41,10 @@ class Member(Cell):
     @cached_property
     def figures(self) -> Figures:
         return self._team.figures
+
+    @cached_property
+    def view(self) -> OperatorView:
+        return self._team.view
 
     @property
     def is_source(self) -> bool:

@@ -91,6 +91,7 @@ class Team(Cell):
         if self.ports.blocked_on is not None or self.is_over or self._port.closed:
             self.turn.notify()
         self.roster.wake_one()
+        self.run.scheduler.look_again(self)
 
     def helped(self, values: list[Any], born: float) -> Helped | None:
         """By a member that no worker is in: helpers are workers in this operator, and count as such."""

@@ -17,11 +17,10 @@ from penstock.flow.nodes import Key, Node, Waits
 from penstock.operators.kept import Changed, Kept, Touched
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
-from penstock.ordering.keys import bucket_of
 from penstock.runtime.failures import Failure, dead_letter
 from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.teams.buckets import BucketKernel, BucketPart, Fail, KeyedUnit
-from penstock.runtime.teams.keyed import BUCKETS, KeyedWork
+from penstock.runtime.teams.keyed import KeyedWork
 from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop
 
@@ -198,6 +197,9 @@ class TimedWork(KeyedWork):
             under_way.popleft()
         return due
 
+    def _key_kept_with(self, state: Any) -> Any:
+        return state.key
+
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
         assert isinstance(unit, TimedUnit)
@@ -213,8 +215,8 @@ class TimedWork(KeyedWork):
             pass  # it is in the part
         self._spoken(unit, part, speaker)
 
-    def bucket_kept_in(self, identity: Any) -> int:
-        return bucket_of(identity, BUCKETS)
+    def bucket_kept_in(self, kept_as: Any, state: Any) -> int:
+        return self.by_bytes(kept_as, state.key)
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
         super().restore(kept)
