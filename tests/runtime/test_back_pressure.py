@@ -24,35 +24,35 @@ def forked(clock):
 def test_every_full_reader_of_a_fork_is_marked():
     clock = FakeClock()
     _, writer, left, right = forked(clock)
-    writer.give(0, list(range(25)), 0.0)
+    writer.ports.give(0, list(range(25)), 0.0)
     clock.sleep(1.0)
-    assert not writer.flush()
+    assert not writer.ports.flush()
     assert (left.full_since, right.full_since) == (1.0, 1.0)
-    assert writer.full_ports() == [left, right]
+    assert writer.ports.full_ports() == [left, right]
     clock.sleep(1.0)
     left.take(10)
     clock.sleep(1.0)
-    assert not writer.flush()  # both are full again: the left one with the next ten
+    assert not writer.ports.flush()  # both are full again: the left one with the next ten
     assert (left.full_since, right.full_since) == (1.0, 1.0)
     left.take(10)
-    assert not writer.flush()
-    assert writer.full_ports() == [right]  # the left one has got all
+    assert not writer.ports.flush()
+    assert writer.ports.full_ports() == [right]  # the left one has got all
     assert (left.full_since, left.full_seconds) == (None, 2.0)
     for _ in range(3):
         clock.sleep(1.0)
         right.take(10)
-        writer.flush()
-    assert writer.has_given_all
-    assert writer.full_ports() == []
+        writer.ports.flush()
+    assert writer.ports.is_empty
+    assert writer.ports.full_ports() == []
     assert (left.full_seconds, right.full_seconds) == (2.0, 4.0)
-    assert writer.blocked_seconds == 4.0
+    assert writer.ports.blocked_seconds == 4.0
 
 
 def test_the_smallest_of_all_full_queues_grows_when_everything_waits():
     run, writer, left, right = forked(FakeClock())
     right.capacity = 6
-    writer.give(0, list(range(25)), 0.0)
-    assert not writer.flush()
+    writer.ports.give(0, list(range(25)), 0.0)
+    assert not writer.ports.flush()
     assert run.relieve()
     assert (left.capacity, right.capacity) == (10, 12)
 

@@ -19,6 +19,7 @@ class Cell:
         self.number = number
         self.view = view or self
         self.is_stale = False
+        self.turn = self
 
     def claim(self, from_list=False):
         assert from_list
