@@ -17,7 +17,7 @@ from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.machine import SystemCpu, available_cores
 from penstock.observe.report import LeftBehind, OperatorReport, Report
-from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
+from penstock.ordering.reorder import Downstream, LockedBuffer, ReorderBuffer, Ring
 from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.background import Background
@@ -33,7 +33,7 @@ from penstock.runtime.steering import Steering
 from penstock.runtime.teams import rescale, rescale_group
 from penstock.runtime.threads import Threads
 
-_REORDER: Mapping[str, Callable[[int, Outlet], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
+_REORDER: Mapping[str, Callable[[int, Downstream], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
 _KEYED_QUEUES: Mapping[str, Callable[[], Worklist[Any]]] = {
     "hybrid": HybridQueue,
     "shared": SharedQueue,

@@ -17,7 +17,7 @@ from penstock.flow.nodes import Graph, Node
 from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.journal import Decision
 from penstock.observe.report import Latency, LeftBehind, OperatorReport, Report
-from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
+from penstock.ordering.reorder import Downstream, ReorderBuffer, Ring
 from penstock.ordering.splits import Splitter
 from penstock.ordering.worklists import HybridQueue, Worklist
 from penstock.runtime.cells import Cell, Failed
@@ -64,7 +64,7 @@ class Settings:
     has_gil: bool = True
     has_replicas: bool = True
     """Whether operators may have replicas at all: on one thread they would bring nothing."""
-    reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
+    reorder: Callable[[int, Downstream], ReorderBuffer] = Ring
     reorder_size: int = 256
     """How many units of an operator with replicas may wait for an earlier one, or be under way."""
     split: Callable[[], Splitter] | None = None
