@@ -15,8 +15,8 @@ from penstock.clock import FakeClock
 from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.durable.commits import Commits
 from penstock.engines.spark import wire
-from penstock.engines.spark.admission import Admission, Limits
-from penstock.engines.spark.batches import Batches
+from penstock.engines.spark.admission import Admission, BatchLimits
+from penstock.engines.spark.batches import BatchRunner
 from penstock.engines.spark.parts import first_partitions, group_task
 from penstock.engines.spark.pickling import pickled
 from penstock.engines.spark.stages import Level
@@ -32,7 +32,7 @@ class _Accumulator:
 
 
 class _Session:
-    """What `Batches` asks a session and its context for."""
+    """What `BatchRunner` asks a session and its context for."""
 
     def __init__(self) -> None:
         self.sparkContext = self.sparkSession = self
@@ -75,10 +75,10 @@ class _Stages:
         by_target = defaultdict(list)
         for row in reversed(rows):  # whoever sends first need not arrive first
             by_target[row.target].append(row)
-        return [list(wire.batches(sorted(by_target[one], key=lambda row: row.place))) for one in range(partitions)]
+        return [list(wire.batches(sorted(by_target[one], key=lambda row: row.sort_key))) for one in range(partitions)]
 
 
-class _Batches(Batches):
+class _Batches(BatchRunner):
     def _make_stages(self, spark: Any, readers: int, tasks: dict[int, int]) -> Any:
         plan, checkpoint = self._plan, self._checkpoint
         first = first_partitions(plan, tasks)
@@ -110,7 +110,7 @@ class InProcess:
         checkpoint: str | None = None,
     ) -> None:
         self._tasks = tasks
-        self._limits = Limits(rows_per_batch, bytes_per_batch)
+        self._limits = BatchLimits(rows_per_batch, bytes_per_batch)
         self._checkpoint = checkpoint
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ def lossy_take(right, port, budget):
 
 
 def lossy_run(right, step, part, side):
-    return right(step, wire.Slice(part.place, part.values[1:], tuple(c[1:] for c in part.positions)), side)
+    return right(step, wire.Slice(part.sort_key, part.values[1:], tuple(c[1:] for c in part.positions)), side)
 
 
 def forgetting_admission(right, source, batch, values, *args):
@@ -151,7 +151,7 @@ def sabotage(owner, name, change):
 
 
 LEAKS_IN_TASKS = {
-    "a door": (lambda: Door, "rows", lambda right, door, part: right(door, wire.Slice(part.place, part.values[1:]))),
+    "a door": (lambda: Door, "rows", lambda right, door, part: right(door, wire.Slice(part.sort_key, part.values[1:]))),
     "a stage": (lambda: FileStage, "write", lambda right, stage, values: right(stage, [*values, values[0]])),
 }
 

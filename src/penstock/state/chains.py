@@ -22,7 +22,7 @@ _KEPT_CHANGES = 16
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class BucketId:
     """One bucket of one operator."""
 
     operator: str

@@ -37,7 +37,7 @@ _REHEARSES = "penstock.rehearses"
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
-class Batches:
+class BatchRunner:
     """Runs the batches of one query."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Batches:
         parallelism: int,
     ) -> None:
         # An accumulator counts what tasks that were retried have spent as well: it was spent.
-        self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
+        self._busy_seconds = spark.sparkContext.accumulator({}, _SecondsByOperator())
         self._plan = plan
         self._checkpoint = checkpoint
         self._commits = commits
@@ -59,7 +59,7 @@ class Batches:
         self.rows = 0
         """How many tuples the last batch has read."""
         self._written: list[str] = []
-        """Files that nobody needs once a batch is done."""
+        """Files that are not needed once a batch is done."""
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
@@ -79,7 +79,7 @@ class Batches:
         self._commits.commit(
             admitted.number,
             admitted.offsets,
-            {place: chain for report in reports for place, chain in report.chains.items()},
+            {bucket_id: chain for report in reports for bucket_id, chain in report.chains.items()},
             outputs,
             admitted.closes,
             spark,
@@ -103,7 +103,7 @@ class Batches:
         return {node.name: self.tasks[plan.group_of(node.name).number] for node in plan.graph.sources}
 
     def sources_without_readers(self) -> list[str]:
-        """Sources that nobody will ever read again."""
+        """Sources whose tuples no operator will take any more."""
         graph = self._plan.graph
         over = set(self._completed)
         for node in reversed(graph.nodes):
@@ -160,7 +160,7 @@ class Batches:
             told = LevelBatch(
                 admitted.number,
                 admitted.closes,
-                {place: chain for place, chain in chains.items() if place.operator in names},
+                {bucket_id: chain for bucket_id, chain in chains.items() if bucket_id.operator in names},
                 (admitted.tasks or ((),)) if number == 0 else (),
             )
             blob = self._checkpoint.files.keep(f"{BATCHES}/{admitted.number:010d}-{number}-", told.to_json())
@@ -194,7 +194,7 @@ class Batches:
             )
             if number > 0:
                 frame = frame.repartitionById(partitions[number], functions.col("target"))
-                frame = frame.sortWithinPartitions("place")
+                frame = frame.sortWithinPartitions("sort_key")
             frame = frame.mapInArrow(_in_task(pickled(level, plan.graph.flow), self._busy_seconds), wire.SCHEMA)
         return frame
 
@@ -242,9 +242,9 @@ def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:
 
 
 def _first_failed(reports: list[TaskReport]) -> TaskReport | None:
-    """A failure further down the flow is about an earlier tuple; at one level, the first place counts."""
+    """A failure further down the flow is about an earlier tuple; at one level, the first slice and position count."""
     failed = [report for report in reports if report.error is not None]
-    return min(failed, key=lambda report: (-report.level, report.error_place, report.partition), default=None)
+    return min(failed, key=lambda report: (-report.level, report.failed_at, report.partition), default=None)
 
 
 def _raise_first_error(flow: str, reports: list[TaskReport]) -> None:
@@ -257,7 +257,7 @@ def _raise_first_error(flow: str, reports: list[TaskReport]) -> None:
     raise error
 
 
-class _Sums(AccumulatorParam):  # type: ignore[misc]
+class _SecondsByOperator(AccumulatorParam):  # type: ignore[misc]
     """Adds up seconds by operator."""
 
     def zero(self, value: dict[str, float]) -> dict[str, float]:

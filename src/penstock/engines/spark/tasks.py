@@ -1,4 +1,4 @@
-"""The only code that runs in Spark's tasks: a level's share of a batch, from rows to rows."""
+"""What one of Spark's tasks does: its partition of a level, from the rows that arrive to the rows that go on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from penstock.engines.spark import wire
 from penstock.engines.spark.group_runs import About, GroupRun, KeyedRun, LinesRun, OrderedRun, RelayRun
-from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.reading import ReadingRun
 from penstock.engines.spark.rehearsal import rehearsed
 from penstock.engines.spark.stages import GroupTask, Level, LevelBatch, TaskReport
 from penstock.errors import OperatorError
 from penstock.runtime.portable import portable
-from penstock.state import pickles
 from penstock.state.files import Blob
 
 
@@ -35,7 +33,6 @@ def run_level(
     """
     # A slice of rows is a hundred thousand objects without a cycle: looking for one at every 700 costs a tenth.
     gc.set_threshold(100_000, 20, 20)
-    pickles.dumps = dumps
     level: Level = pickle.loads(level_pickle)
     file, _, digest = batch_files.split()[level.number].partition(":")
     told = LevelBatch.from_json(level.files.fetch(Blob(file, digest), "what a batch reads"))
@@ -101,7 +98,7 @@ class _LevelTask:
     def _run(self, task: GroupRun) -> Iterator[wire.Row]:
         try:
             rows = task.rows()
-            # Row by row: who ends this generator raises where it yields, and that is no failure of the task.
+            # Row by row: Spark ends this generator by an exception where it yields, and that is no failure of the task.
             while (row := self._next(task, rows)) is not None:
                 yield self._routed(row)
                 yield from self._passed()
@@ -143,7 +140,7 @@ class _LevelTask:
     def _routed(self, row: wire.Row) -> wire.Row:
         """A row on its way past the next level goes through whichever partition it happens to meet there."""
         is_next = row.level == self._level.number + 1
-        target = row.final if is_next else (row.final + sum(row.place)) % max(1, self._level.next_partitions)
+        target = row.final if is_next else (row.final + sum(row.sort_key)) % max(1, self._level.next_partitions)
         return row if row.target == target else replace(row, target=target)
 
 
