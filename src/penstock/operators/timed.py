@@ -13,7 +13,7 @@ from penstock.ordering.keys import firing_order, key_bytes
 
 
 class LateTuple(Exception):
-    """A tuple came after the watermark had closed the place where it belongs."""
+    """A tuple came after the watermark had closed the window that it belongs to."""
 
 
 class TimedLogic(ABC):
@@ -77,14 +77,14 @@ class TimedTable:
     ever late, and nothing fires before its input ends.
     """
 
-    def __init__(self, logic: TimedLogic, lateness: Span | None) -> None:
+    def __init__(self, logic: TimedLogic, lateness: Span | None, knows_changes: bool = False) -> None:
         self._logic = logic
         self._lateness = lateness
         self._watermarks: list[Time | None] = [None] * logic.sides
         self._closed = [False] * logic.sides
         self._entries: dict[bytes, Entry] = {}
         self._timers: list[Timer] = []
-        self.touched: Touched | None = None
+        self.touched: Touched | None = Touched() if knows_changes else None
         """Where changes are asked for."""
 
     def advance(self, side: int, time: Time) -> list[Fired]:
@@ -151,7 +151,7 @@ class TimedTable:
         return list(self._watermarks), list(self._closed)
 
     def _entry(self, identity: bytes) -> Entry | None:
-        """What there is of a key; whoever asks may change it."""
+        """What there is of a key; the caller may change it."""
         entry = self._entries.get(identity)
         if entry is not None and self.touched is not None:
             self.touched.changed(identity)

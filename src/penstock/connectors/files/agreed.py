@@ -150,7 +150,7 @@ class CsvAgreement(Agreement):
         order = [before.index(name) for name in columns]
         starts = range(0 if self._has_header else len(before), len(cells), len(before))
         joined = self._delimiter.encode()
-        return b"".join(joined.join([cells[start + place] for place in order]) + b"\n" for start in starts)
+        return b"".join(joined.join([cells[start + index] for index in order]) + b"\n" for start in starts)
 
     def kept(self, columns: Sequence[str]) -> list[str]:
         return list(columns)
