@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.connectors.files.parquet import ParquetFiles
 from penstock.engines.durable.staging import FileStage, ValueStage
-from penstock.engines.spark import admission, outlets, wire
+from penstock.engines.spark import admission, line_writer, wire
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
 from penstock.runtime.ports import Port
@@ -84,7 +84,7 @@ LEAKS = {
 }
 FOR_FILES = {
     "lines that are not joined": (
-        outlets.LineWriter,
+        line_writer.LineWriter,
         "_lines",
         lambda right, writer, values: right(writer, values[1:]) if len(values) > 2 else None,
     ),

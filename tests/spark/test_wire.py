@@ -12,7 +12,7 @@ from penstock.ordering.keys import key_hash
 
 
 def row(place, values, positions=None, edge=0):
-    return wire.Row(
+    return wire.ShuffleRow(
         1, 0, 0, wire.sort_key_through(edge, wire.sort_key_of(0, place)), edge, wire.packed(values, positions)
     )
 

@@ -11,8 +11,8 @@ from typing import Any
 from penstock.state.chains import (
     NO_VERSION,
     BucketId,
-    Chain,
     Segment,
+    SegmentChain,
     compacted,
     first_to_compact,
     holds,
@@ -23,7 +23,7 @@ from penstock.state.chains import (
 from penstock.state.files import Files
 from penstock.state.pickles import Changes, dumps, pack, read
 
-__all__ = ["CACHE", "BucketId", "Cache", "Chain", "LoadedBucket", "Segment", "TaskStates"]
+__all__ = ["CACHE", "BucketId", "Cache", "LoadedBucket", "Segment", "SegmentChain", "TaskStates"]
 
 FOLDER = "state"
 _CACHE_BYTES = 512 << 20
@@ -99,7 +99,7 @@ class TaskStates:
         self,
         files: Files,
         query: str,
-        chains: Mapping[BucketId, Chain],
+        chains: Mapping[BucketId, SegmentChain],
         cache: Cache = CACHE,
         dumps: Callable[[Any], bytes] = dumps,
     ) -> None:
@@ -134,7 +134,7 @@ class TaskStates:
             change.apply_to(self._buckets[bucket_id].states)
             self._changes.setdefault(bucket_id, Changes({}, {})).add(change)
 
-    def commit(self) -> dict[BucketId, Chain]:
+    def commit(self) -> dict[BucketId, SegmentChain]:
         """Write all changes as one file, and return the new whole chain of every changed bucket."""
         buckets, changes = self._buckets, self._changes
         self.abandon()  # whatever fails from here on leaves nothing in the cache
@@ -178,7 +178,9 @@ class _Commit:
         self._parts: list[bytes] = []
         self._size_bytes = 0
 
-    def write(self, before: Mapping[BucketId, Chain], changes: Mapping[BucketId, Changes]) -> dict[BucketId, Chain]:
+    def write(
+        self, before: Mapping[BucketId, SegmentChain], changes: Mapping[BucketId, Changes]
+    ) -> dict[BucketId, SegmentChain]:
         chains = {
             bucket_id: self._append(bucket_id, before.get(bucket_id, ()), changes[bucket_id]) for bucket_id in changes
         }
@@ -190,7 +192,7 @@ class _Commit:
             for bucket_id, chain in chains.items()
         }
 
-    def _append(self, bucket_id: BucketId, chain: Chain, changes: Changes) -> Chain:
+    def _append(self, bucket_id: BucketId, chain: SegmentChain, changes: Changes) -> SegmentChain:
         bucket = self._buckets[bucket_id]
         # Where every state there is has changed, the change is a base, for nothing.
         is_base = len(changes.states) == len(bucket.states)
@@ -205,7 +207,7 @@ class _Commit:
             _settle(bucket, chain)
         return chain
 
-    def _compact(self, chains: dict[BucketId, Chain]) -> None:
+    def _compact(self, chains: dict[BucketId, SegmentChain]) -> None:
         """Compact what is most due, within a budget, so that a batch costs in the end what it changes."""
         urgency = {bucket_id: urgency_of(self._buckets[bucket_id].sizes) for bucket_id in chains}
         due = sorted((one for one in chains if urgency[one] > 1), key=lambda one: (-urgency[one], one))
@@ -218,7 +220,7 @@ class _Commit:
                 chains[bucket_id] = self._compacted(bucket_id, chains[bucket_id], first)
                 left_bytes -= sum(sizes[first:]) if rank else 0
 
-    def _compacted(self, bucket_id: BucketId, chain: Chain, first: int) -> Chain:
+    def _compacted(self, bucket_id: BucketId, chain: SegmentChain, first: int) -> SegmentChain:
         bucket = self._buckets[bucket_id]
         if first == 0:
             together = Changes(bucket.states, {})
@@ -243,7 +245,7 @@ class _Commit:
         return segment
 
 
-def _settle(bucket: LoadedBucket, chain: Chain) -> None:
+def _settle(bucket: LoadedBucket, chain: SegmentChain) -> None:
     """Bring to a chain what a bucket knows of its segments."""
     needed = steps(chain)
     bucket.version = version_of(chain)

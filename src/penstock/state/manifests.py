@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from penstock.errors import CheckpointError
-from penstock.state.chains import BucketId, Chain, Segment
+from penstock.state.chains import BucketId, Segment, SegmentChain
 from penstock.state.files import Blob, Files, Sealed
 
 FOLDER = "manifests"
@@ -48,7 +48,7 @@ class Manifest:
     buckets: int
     offsets: Mapping[str, Any]
     """By source, how far it was read."""
-    chains: Mapping[BucketId, Chain]
+    chains: Mapping[BucketId, SegmentChain]
     outputs: Outputs
     """What the batch has given to the sinks."""
     collected: Outputs = field(default_factory=dict)
@@ -65,11 +65,11 @@ class Manifest:
 
 # How a chain has changed: how many of its segments it has kept, and the new ones after them. A manifest of whole chains
 # would be larger than the states that most batches change.
-_Growth: TypeAlias = tuple[int, Chain]
+_Growth: TypeAlias = tuple[int, SegmentChain]
 
 
 @dataclass(frozen=True)
-class _Record:
+class _LogRecord:
     """A manifest as it is kept, without its chains: how they grew after another batch, and at times all of them."""
 
     manifest: Manifest
@@ -77,7 +77,7 @@ class _Record:
     before: str = ""
     """The lineage of the batch that it comes after."""
     growths: Mapping[BucketId, _Growth] = field(default_factory=dict)
-    full: Mapping[BucketId, Chain] | None = None
+    full: Mapping[BucketId, SegmentChain] | None = None
 
 
 class _Replay:
@@ -85,15 +85,15 @@ class _Replay:
 
     def __init__(self) -> None:
         self.latest: Manifest | None = None
-        self.chains: dict[BucketId, Chain] = {}
+        self.chains: dict[BucketId, SegmentChain] = {}
         self._full_batch = 0
 
-    def record_for(self, manifest: Manifest, is_whole: bool) -> _Record:
+    def record_for(self, manifest: Manifest, is_whole: bool) -> _LogRecord:
         """How a manifest is kept that comes after these; with `is_whole`, its chains are all that there are."""
         chains = {} if is_whole else self.chains
         growths = {bucket_id: _growth(chains.get(bucket_id, ()), chain) for bucket_id, chain in manifest.chains.items()}
         is_full = is_whole or self.latest is None or manifest.batch - self._full_batch >= _BATCHES_PER_FULL
-        return _Record(
+        return _LogRecord(
             replace(manifest, chains={}),
             None if self.latest is None else self.latest.batch,
             "" if self.latest is None else self.latest.lineage,
@@ -101,7 +101,7 @@ class _Replay:
             {**chains, **manifest.chains} if is_full else None,
         )
 
-    def apply(self, record: _Record) -> None:
+    def apply(self, record: _LogRecord) -> None:
         if self.latest is not None and (record.after, record.before) != (self.latest.batch, self.latest.lineage):
             raise CheckpointError(
                 f"{manifest_name(record.manifest.batch)} follows batch {record.after}, and what is there before it is "
@@ -173,7 +173,7 @@ class Manifests:
             return False
         return True
 
-    def chains(self) -> dict[BucketId, Chain]:
+    def chains(self) -> dict[BucketId, SegmentChain]:
         """Where the states of all buckets are, as of the latest manifest."""
         self.latest()
         return dict(self._now.chains)
@@ -202,19 +202,19 @@ class Manifests:
             replay.apply(record)
         return replay
 
-    def _from_full(self, names: Sequence[str]) -> list[_Record]:
+    def _from_full(self, names: Sequence[str]) -> list[_LogRecord]:
         """The records, in order, from the last full one on."""
-        found: list[_Record] = []
+        found: list[_LogRecord] = []
         for name in reversed(names):
             found += self._records([name])
             if found and found[-1].full is not None:
                 break
         return found[::-1]
 
-    def _records(self, names: Sequence[str]) -> list[_Record]:
+    def _records(self, names: Sequence[str]) -> list[_LogRecord]:
         return [record for name in names if (record := self._record(name)) is not None]
 
-    def _record(self, name: str) -> _Record | None:
+    def _record(self, name: str) -> _LogRecord | None:
         try:
             sealed = self._files.unseal(name)
         except FileNotFoundError:
@@ -226,7 +226,7 @@ def manifest_name(batch: int) -> str:
     return f"{FOLDER}/{batch:010d}"
 
 
-def _growth(before: Chain, after: Chain) -> _Growth:
+def _growth(before: SegmentChain, after: SegmentChain) -> _Growth:
     kept = 0
     for old, new in zip(before, after):
         if old != new:
@@ -235,7 +235,7 @@ def _growth(before: Chain, after: Chain) -> _Growth:
     return kept, after[kept:]
 
 
-def _to_json(record: _Record) -> dict[str, Any]:
+def _to_json(record: _LogRecord) -> dict[str, Any]:
     full = None if record.full is None else {bucket_id: (0, chain) for bucket_id, chain in record.full.items()}
     fields = {
         **vars(record.manifest),
@@ -250,14 +250,14 @@ def _to_json(record: _Record) -> dict[str, Any]:
     return fields
 
 
-def _from_json(sealed: Sealed) -> _Record:
+def _from_json(sealed: Sealed) -> _LogRecord:
     fields = json.loads(sealed.body)
     growths = _growths_from_json(fields.pop("chains"))
     after, before, full = fields.pop("after"), fields.pop("before"), fields.pop("full")
     outputs, collected = (_outputs_from_json(fields.pop(name)) for name in ("outputs", "collected"))
     chains = None if full is None else {bucket_id: chain for bucket_id, (_, chain) in _growths_from_json(full).items()}
     manifest = Manifest(**fields, chains={}, outputs=outputs, collected=collected, lineage=sealed.seal)
-    return _Record(manifest, after, before, growths, chains)
+    return _LogRecord(manifest, after, before, growths, chains)
 
 
 def _outputs_to_json(outputs: Outputs) -> dict[str, list[list[Any]]]:

@@ -1,4 +1,4 @@
-"""The only code that makes the files of one output have the same columns, where nobody gave a schema.
+"""The only code that makes the files of one output have the same columns, where no schema was given.
 
 Files that are written apart, by slices of a batch or by one batch after another, find out by themselves what their
 columns are. Files that are out stay as they are, so from then on their columns hold.

@@ -19,7 +19,7 @@ from penstock.engines.durable.commits import check_published, read_published, wr
 from penstock.engines.durable.fingerprint import NEW
 from penstock.errors import CheckpointError
 from penstock.flow.checks import checked_name
-from penstock.state.chains import BucketId, Chain
+from penstock.state.chains import BucketId, SegmentChain
 from penstock.state.files import Blob
 from penstock.state.manifests import FOLDER as MANIFESTS
 from penstock.state.manifests import Manifest, Outputs, manifest_name
@@ -331,7 +331,7 @@ def _read_claims(kept: Mapping[str, Any]) -> None:
         claims.read(number)
 
 
-def _size_of(chains: Sequence[Chain]) -> tuple[int, int]:
+def _size_of(chains: Sequence[SegmentChain]) -> tuple[int, int]:
     return sum(chain[-1].keys for chain in chains if chain), sum(one.length for chain in chains for one in chain)
 
 

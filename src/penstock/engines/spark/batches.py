@@ -4,9 +4,9 @@ happen once."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
@@ -37,6 +37,10 @@ _REHEARSES = "penstock.rehearses"
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
+MakeStages: TypeAlias = Callable[[Any, Sequence[Level], Sequence[int], Any], Any]
+"""Given a session, the levels, the number of tasks of each, and what adds up their busy seconds."""
+
+
 class BatchRunner:
     """Runs the batches of one query."""
 
@@ -47,6 +51,7 @@ class BatchRunner:
         commits: Commits,
         spark: Any,
         parallelism: int,
+        make_stages: MakeStages | None = None,
     ) -> None:
         # An accumulator counts what tasks that were retried have spent as well: it was spent.
         self._busy_seconds = spark.sparkContext.accumulator({}, _SecondsByOperator())
@@ -60,6 +65,7 @@ class BatchRunner:
         """How many tuples the last batch has read."""
         self._written: list[str] = []
         """Files that are not needed once a batch is done."""
+        self._make_stages = make_stages or _stages_on_spark
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
@@ -168,21 +174,21 @@ class BatchRunner:
         self._written = [blob.file for blob in files]
         readers = max(1, len(admitted.tasks))
         if self._stages is None or self._stages_for != (readers, tasks):
-            self._stages, self._stages_for = self._make_stages(spark, readers, tasks), (readers, tasks)
+            levels, partitions = self._levels(tasks)
+            self._stages = self._make_stages(spark, levels, [readers, *partitions[1:]], self._busy_seconds)
+            self._stages_for = (readers, tasks)
         spark.sparkContext.setLocalProperty(_FILES, " ".join(f"{blob.file}:{blob.digest}" for blob in files))
         spark.sparkContext.setLocalProperty(_REHEARSES, str(int(rehearses)))
         # A new frame, or Spark would think that it has run these stages before.
         return self._stages.select("payload")
 
-    def _make_stages(self, spark: Any, readers: int, tasks: dict[int, int]) -> Any:
-        from pyspark.sql import functions
-
+    def _levels(self, tasks: dict[int, int]) -> tuple[list[Level], list[int]]:
+        """What the tasks of each level are told, and how many there are."""
         plan, checkpoint = self._plan, self._checkpoint
         first = first_partitions(plan, tasks)
-        frame = spark.range(0, readers, 1, readers)
         partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
-        for number, groups in enumerate(plan.levels):
-            level = Level(
+        levels = [
+            Level(
                 number=number,
                 levels=len(plan.levels),
                 query=checkpoint.query,
@@ -192,11 +198,9 @@ class BatchRunner:
                 groups=tuple(group_task(plan, group, tasks, first) for group in groups),
                 next_partitions=partitions[number + 1] if number + 1 < len(partitions) else 1,
             )
-            if number > 0:
-                frame = frame.repartitionById(partitions[number], functions.col("target"))
-                frame = frame.sortWithinPartitions("sort_key")
-            frame = frame.mapInArrow(_in_task(pickled(level, plan.graph.flow), self._busy_seconds), wire.SCHEMA)
-        return frame
+            for number, groups in enumerate(plan.levels)
+        ]
+        return levels, partitions
 
     @staticmethod
     def _reports(frame: Any) -> list[TaskReport]:
@@ -226,6 +230,19 @@ def tasks_of(group: Group, parallelism: int) -> int:
     if group.spread is Spread.ONE:
         return 1
     return max([node.replicas for node in group.nodes if node.replicas], default=parallelism)
+
+
+def _stages_on_spark(spark: Any, levels: Sequence[Level], partitions: Sequence[int], busy_seconds: Any) -> Any:
+    """A frame whose rows are the reports of a batch: a stage for each level, an exchange between two."""
+    from pyspark.sql import functions
+
+    frame = spark.range(0, partitions[0], 1, partitions[0])
+    for level, count in zip(levels, partitions, strict=True):
+        if level.number > 0:
+            frame = frame.repartitionById(count, functions.col("target"))
+            frame = frame.sortWithinPartitions("sort_key")
+        frame = frame.mapInArrow(_in_task(pickled(level, level.flow), busy_seconds), wire.SCHEMA)
+    return frame
 
 
 def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:

@@ -26,7 +26,7 @@ class Door:
         self._exit = exit
         self._buckets = level.buckets
 
-    def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
+    def rows(self, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         exit = self._exit
         if exit.marker is not None:
             yield from self._with_marks(part, exit.marker)
@@ -36,7 +36,7 @@ class Door:
             task = _mixed(part.sort_key) % exit.tasks if exit.spread is Spread.SLICES else 0
             yield self._row(part.sort_key, task, wire.packed(part.values, part.positions))
 
-    def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
+    def _by_key(self, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         targets = self._targets(self._hashes(part.values))
         columns = part.column()
         for task in range(self._exit.tasks):
@@ -45,7 +45,7 @@ class Door:
                 chosen = part.values if len(indices) == len(part.values) else _chosen(part.values, indices)
                 yield self._row(part.sort_key, task, wire.packed(chosen, tuple(column[indices] for column in columns)))
 
-    def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
+    def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.ShuffleRow]:
         """To every task, even if it gets no tuple."""
         rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
         hashes = self._hashes(rows)
@@ -74,10 +74,10 @@ class Door:
         except BaseException:
             return np.array([_hash_of(key.fn, value) for value in values], dtype=np.int64)
 
-    def _row(self, sort_key: bytes, task: int, payload: bytes) -> wire.Row:
+    def _row(self, sort_key: bytes, task: int, payload: bytes) -> wire.ShuffleRow:
         exit = self._exit
         final = exit.first + task
-        return wire.Row(exit.level, final, final, wire.sort_key_through(exit.rank, sort_key), exit.edge, payload)
+        return wire.ShuffleRow(exit.level, final, final, wire.sort_key_through(exit.rank, sort_key), exit.edge, payload)
 
 
 def _hash_of(key: Callable[[Any], Any], value: Any) -> int:

@@ -57,7 +57,7 @@ class GroupRun:
         exits = [*group.exits, *(exit for exits in unseen for exit in exits)]
         self._doors = {exit.edge: Door(exit, level) for exit in exits}
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         raise NotImplementedError
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
@@ -117,7 +117,7 @@ class GroupRun:
             self.level.number, self.partition, {}, {}, (), error=portable(error), failed_at=self.failed_at
         )
 
-    def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
+    def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         if len(part.values):
             check_positions(self.level.flow, self.batch.number, exit.edge, part)
             self.sent_on[exit.edge] += len(part.values)
@@ -134,7 +134,7 @@ class GroupRun:
         outlet = nodes.get(exit.outlet)
         return outlet and nodes.get(outlet.upstream[0].node)
 
-    def relayed(self, edge: int, part: wire.Slice) -> Iterator[wire.Row]:
+    def relayed(self, edge: int, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         """To the groups that get a slice as it is, only in order."""
         for exit in self.group.relays[edge]:
             yield from self.sent(exit, wire.Slice(part.sort_key, part.values))
@@ -160,12 +160,12 @@ class PartRun(GroupRun):
         self.failed_at = (sort_key, 0)
         self.part.feed(inlet, Chunk(values, 0, all_readable=all_readable))
 
-    def fed(self, inlet: str, sort_key: bytes, values: Sequence[Any]) -> Iterator[wire.Row]:
+    def fed(self, inlet: str, sort_key: bytes, values: Sequence[Any]) -> Iterator[wire.ShuffleRow]:
         """Let a slice in, and send what comes out as a slice with the same sort key."""
         self.feed(inlet, sort_key, values)
         yield from self.out(sort_key)
 
-    def out(self, sort_key: bytes) -> Iterator[wire.Row]:
+    def out(self, sort_key: bytes) -> Iterator[wire.ShuffleRow]:
         if self.part.failure is not None:
             raise self.part.failure
         for exit in self.group.exits:
@@ -221,7 +221,7 @@ class OrderedRun(PartRun):
     def waiting(self) -> Mapping[str, tuple[int, ...]]:
         return self._waiting
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         if self._is_one:
             known = {bucket_id.operator for bucket_id in self.batch.chains}
             self.part.restore({name: states.kept() for name, states in self._kept.items() if name in known})
@@ -267,7 +267,7 @@ class KeyedRun(GroupRun):
     def _is_mine(self, bucket: int) -> bool:
         return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for edge, part in self._slices:
             side = self.group.sides[edge]
             began = self._clock.now()
@@ -283,7 +283,7 @@ class KeyedRun(GroupRun):
         else:
             self._step.keep()
 
-    def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.Row]:
+    def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.ShuffleRow]:
         for exit in self.group.exits:
             if exit.outlet in outputs:
                 out = outputs[exit.outlet]
@@ -320,7 +320,7 @@ class LinesRun(GroupRun):
         self._slices = self.counted(slices)
         self._rows = 0
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for _, part in self._slices:
             self._rows += len(part.values)
             self.stage(self._operator, part.sort_key, joined(part.values), len(part.values))
@@ -337,6 +337,6 @@ class RelayRun(GroupRun):
         super().__init__(about)
         self._slices = self.counted(slices)
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for edge, part in self._slices:
             yield from self.relayed(edge, part)

@@ -29,7 +29,7 @@ class ReadingRun(PartRun):
         self._passed_on: Counter[str] = Counter()
         """How many tuples of a source went elsewhere, unseen."""
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for descriptor in self._descriptors:
             self.parts_read[descriptor.operator] += 1
             if self.group.straight[descriptor.operator]:
@@ -37,7 +37,7 @@ class ReadingRun(PartRun):
             else:
                 yield from self._in_rows(descriptor)
 
-    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.ShuffleRow]:
         source = descriptor.operator
         is_read = PortRef(source) in self.group.graph.readers
         for number, table in enumerate(self._tables(descriptor)):
@@ -53,7 +53,7 @@ class ReadingRun(PartRun):
             else:
                 self._passed_on[source] += len(table)
 
-    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.ShuffleRow]:
         """A slice is fed as it is read, piece by piece, while its values are in the processor's cache."""
         number, room = 0, wire.ROWS_PER_SLICE
         for chunk in self._chunks(descriptor):

@@ -12,7 +12,7 @@ from penstock.engines.durable.staging import Staged
 from penstock.engines.spark.marks import Marker
 from penstock.flow.nodes import Graph, Key, Node
 from penstock.plan.groups import Spread
-from penstock.state.buckets import BucketId, Chain, Segment
+from penstock.state.buckets import BucketId, Segment, SegmentChain
 from penstock.state.files import Files
 
 
@@ -130,7 +130,7 @@ class LevelBatch:
 
     number: int
     closes: bool
-    chains: Mapping[BucketId, Chain]
+    chains: Mapping[BucketId, SegmentChain]
     parts: tuple[tuple[Descriptor, ...], ...] = ()
     """At the first level, what each task reads."""
 
@@ -173,7 +173,7 @@ class TaskReport:
     partition: int
     counts: Mapping[str, tuple[int, int, int, int]]
     """Received, emitted, failed and late tuples by operator."""
-    chains: Mapping[BucketId, Chain]
+    chains: Mapping[BucketId, SegmentChain]
     staged: tuple[Staged, ...]
     completed: frozenset[str] = frozenset()
     """Operators that will never do anything more."""

@@ -24,7 +24,7 @@ from penstock.plan.groups import interleaves
 from penstock.runtime.failures import dead_letter, survived
 
 
-class _Found(NamedTuple):
+class _Emitted(NamedTuple):
     """Something that came out, because of a tuple or because of a timer."""
 
     value: Any
@@ -56,8 +56,8 @@ class TimedStep:
         kept = states.kept()
         self._table.restore(Kept(kept.by_key, kept.rest or ([None] * sides, [False] * sides)))
         self._received = self._emitted = self._failed = self._late = 0
-        self._found: list[_Found] = []
-        self._dead: list[_Found] = []
+        self._found: list[_Emitted] = []
+        self._dead: list[_Emitted] = []
         self._found_by = _By.TIMER if node.kind.logic.fires_outputs else _By.TUPLE
         self._dead_by = _By.TUPLE
         if interleaves(node):
@@ -72,7 +72,7 @@ class TimedStep:
         for number, value in enumerate(part.values):
             self.failed_at = part.position(number)
             self._take(rises.up_to(number))
-            self._add(side, _Found(value, number, (self.failed_at, True, *no_timer)))
+            self._add(side, _Emitted(value, number, (self.failed_at, True, *no_timer)))
         self._take(rises.to_the_end())
         self._received += len(part.values)
         if part.marks is None:  # so nothing has fired
@@ -87,12 +87,12 @@ class TimedStep:
 
     def _take(self, fired: list[tuple[int, Fired]]) -> None:
         for before, one in fired:
-            given = _Found(one.key, 0, (before, False, *one.timer))
+            given = _Emitted(one.key, 0, (before, False, *one.timer))
             if one.error is not None:
                 self._fail(given, one.error)
             self._found += [given._replace(value=output) for output in one.outputs]
 
-    def _add(self, side: int, given: _Found) -> None:
+    def _add(self, side: int, given: _Emitted) -> None:
         kind, table, value = self._kind, self._table, given.value
         try:
             key, time = kind.keys[side].fn(value), kind.times[side](value)
@@ -110,7 +110,7 @@ class TimedStep:
         except BaseException as error:
             self._fail(given, error)
 
-    def _fail(self, given: _Found, error: BaseException) -> None:
+    def _fail(self, given: _Emitted, error: BaseException) -> None:
         letter = survived(self._flow, self._node, given.value, error)
         self._failed += 1
         if letter is not None:
@@ -180,7 +180,7 @@ class _Rises:
         return found
 
 
-def _slice_of(part: Slice, found: list[_Found], by: _By) -> Slice:
+def _slice_of(part: Slice, found: list[_Emitted], by: _By) -> Slice:
     """Several of one tuple or timer are told apart by their own order."""
     values = [one.value for one in found]
     if by is _By.TUPLE:

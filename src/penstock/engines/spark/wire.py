@@ -40,8 +40,8 @@ Positions = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A payload on its way."""
+class ShuffleRow:
+    """A payload on its way through an exchange."""
 
     level: int
     final: int
@@ -192,9 +192,9 @@ def in_slices(tables: Iterable[pa.Table | list[Any]]) -> Iterator[pa.Table | lis
         yield pa.concat_tables(waiting)
 
 
-def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+def batches(rows: Iterable[ShuffleRow]) -> Iterator[pa.RecordBatch]:
     """Rows as record batches of a bounded size."""
-    waiting: list[Row] = []
+    waiting: list[ShuffleRow] = []
     size = 0
     for row in rows:
         waiting.append(row)
@@ -206,18 +206,18 @@ def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield _batch(waiting)
 
 
-def _batch(rows: list[Row]) -> pa.RecordBatch:
+def _batch(rows: list[ShuffleRow]) -> pa.RecordBatch:
     columns = [[getattr(row, name) for row in rows] for name in _ARROW.names]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.record_batch(arrays, _ARROW)
 
 
-def rows_of(arriving: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+def rows_of(arriving: Iterable[pa.RecordBatch]) -> Iterator[ShuffleRow]:
     for batch in arriving:
-        yield from map(Row, *(column.to_pylist() for column in batch.columns))
+        yield from map(ShuffleRow, *(column.to_pylist() for column in batch.columns))
 
 
-def slices_of(rows: Iterable[Row]) -> Iterator[tuple[int, Slice]]:
+def slices_of(rows: Iterable[ShuffleRow]) -> Iterator[tuple[int, Slice]]:
     """The slices in a task's rows, which come sorted by their keys, with the edge that each came on.
 
     Where several tasks have worked on a slice, their tuples are put in order again.
