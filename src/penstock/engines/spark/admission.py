@@ -27,7 +27,7 @@ from penstock.runtime.context import LoopContext
 from penstock.runtime.loop import Loop
 from penstock.state.files import Files
 
-_LEAST_SPOOLED = 8192
+_LEAST_PART = 8192
 _LEAST_ROWS = 16_384
 _LEAST_BYTES = 1 << 20
 """Parts that are not worth a task's while are smaller than these."""
@@ -305,7 +305,7 @@ class _SpoolCursor(_SourceCursor):
         return self._taken if offered is not None and self.has_ended else offered
 
     def take(self, batch: int, tasks: int, limits: BatchLimits) -> list[Descriptor]:
-        least = max(1, min(_LEAST_SPOOLED, limits.rows // tasks))
+        least = max(1, min(_LEAST_PART, limits.rows // tasks))
         return spooled(self.name, batch, self._read(limits), tasks, self._files, least)
 
     def _read(self, limits: BatchLimits) -> list[Any]:
@@ -337,7 +337,7 @@ class _SpoolCursor(_SourceCursor):
 
 
 def spooled(
-    source: str, batch: int, values: list[Any], tasks: int, files: Files, least: int = _LEAST_SPOOLED
+    source: str, batch: int, values: list[Any], tasks: int, files: Files, least: int = _LEAST_PART
 ) -> list[Descriptor]:
     """Write values to the checkpoint, in parts that tasks can read."""
     size = max(least, -(-len(values) // tasks))
