@@ -1,4 +1,4 @@
-"""The only code that makes Spark sessions, and the only words for what can be wrong with Java."""
+"""The only code that starts Spark, and the only words for what can be wrong with Java."""
 
 from __future__ import annotations
 

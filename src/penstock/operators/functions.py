@@ -1,4 +1,4 @@
-"""The only definition of what a stateless function operator does: its form, and the outputs of one value."""
+"""What a stateless function operator does: its form, and the outputs of one value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event-time state: the only place where watermarks rise and timers fire, in an order that no engine can change."""
+"""Event-time state: the only code in which timers fire, in an order that no engine can change."""
 
 from __future__ import annotations
 
