@@ -69,6 +69,10 @@ class Entry:
         self.state = state
         self.scheduled: Time | None = None
 
+    def schedule(self, due: Time | None) -> None:
+        """From now on, this is its earliest timer."""
+        self.scheduled = due
+
 
 class TimedTable:
     """All keys of one timed operator: the watermark of each side, the states, and the timers in firing order.
@@ -165,7 +169,7 @@ class TimedTable:
         due = self._logic.due(entry.state)
         # A timer that moved later is found when the earlier one comes up: no entry is pushed for every value.
         if due is not None and (entry.scheduled is None or due < entry.scheduled):
-            entry.scheduled = due
+            entry.schedule(due)
             heapq.heappush(self._timers, (due, *firing_order(identity)))
 
     def _fire(self) -> list[Fired]:
@@ -181,7 +185,7 @@ class TimedTable:
             entry = self._entry(identity)
             if entry is None or entry.scheduled != due:
                 continue
-            entry.scheduled = None
+            entry.schedule(None)
             try:
                 found.append(Fired(timer, entry.key, self._logic.fire(entry.key, entry.state, due)))
             except BaseException as error:
