@@ -57,7 +57,8 @@ class Local(Engine):
     `threading` is `"dynamic"` (any of `threads` workers runs any operator), `"dedicated"` (a thread for each operator)
     or `"manual"` (one thread that carries what it has read to the end before it reads more). Queues hold `queue_size`
     tuples; where a flow forks and rejoins they may grow to `queue_limit`. A driver loop is preempted after `quantum`
-    seconds. With `threads="auto"`, threads and replicas find their own number, as `elastic` says; a number that you
+    seconds, unless its policy lets it go on; a function is given about `slice_seconds` of work at once. With
+    `threads="auto"`, threads and replicas find their own number, as `elastic` says; a number that you
     give stays as it is.
     """
 
@@ -86,6 +87,9 @@ class Local(Engine):
         clock: Clock | None = None,
         driver: Callable[[Clock], Driver] | None = None,
         port: Callable[[str, int], Port] = Port,
+        slice_seconds: float = 0.001,
+        buckets: int = 64,
+        partitioner: Callable[[Any], int] | None = None,
     ) -> None:
         if threads != "auto" and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise FlowError(f"engine 'local': threads= is a number from 1 up or 'auto', not {threads!r}")
@@ -95,7 +99,7 @@ class Local(Engine):
             raise FlowError(
                 f"engine 'local': 1 <= queue_size <= queue_limit must hold, not {queue_size}, {queue_limit}"
             )
-        for option, count in ("replicas", replicas), ("reorder_size", reorder_size):
+        for option, count in ("replicas", replicas), ("reorder_size", reorder_size), ("buckets", buckets):
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise FlowError(f"engine 'local': {option}= is a number from 1 up, not {count!r}")
         if not 0 <= helping <= 1:
@@ -108,8 +112,11 @@ class Local(Engine):
         ):
             if value not in known:
                 raise FlowError(f"engine 'local': {option}= is one of {', '.join(map(repr, known))}, not {value!r}")
-        if quantum <= 0:
-            raise FlowError(f"engine 'local': quantum= is a number of seconds above 0, not {quantum!r}")
+        for option, seconds in ("quantum", quantum), ("slice_seconds", slice_seconds):
+            if not seconds > 0:
+                raise FlowError(f"engine 'local': {option}= is a number of seconds above 0, not {seconds!r}")
+        if partitioner is not None and not callable(partitioner):
+            raise FlowError(f"engine 'local': partitioner= is a function from a key to a number, not {partitioner!r}")
         self.threading = threading
         self.threads = 1 if threading == "manual" else available_cores() if threads == "auto" else threads
         self.elastic = self._elastic(elastic, threads == "auto" and driver is None)
@@ -118,6 +125,7 @@ class Local(Engine):
             queue_size=queue_size,
             queue_limit=queue_limit,
             quantum_seconds=quantum,
+            chunk_seconds=slice_seconds,
             record_arrivals=record_arrivals,
             replicas=replicas,
             stateless_replicas=max(self.threads, replicas) if workers == "processes" else 0,
@@ -129,6 +137,8 @@ class Local(Engine):
             reorder_size=reorder_size,
             split=_SPLITS[split],
             worklist=_KEYED_QUEUES[keyed_queue],
+            buckets=buckets,
+            partitioner=partitioner,
             fuses=fuse and threading != "dedicated",
             port=port,
         )
@@ -244,7 +254,7 @@ class LocalJob(BackgroundJob):
         rescale(self._run, name, replicas)
 
     def set_policy(self, policy: Any) -> None:
-        self._run.scheduler.policy = resolve_policy(policy)
+        self._run.scheduler.set_policy(resolve_policy(policy))
 
     def unfuse(self, name: str) -> None:
         """Take an operator out of its fused loop, from the next chunk on: it and what follows it run on their own."""

@@ -162,7 +162,7 @@ class SequentialRun:
             self.engine.name,
             self.clock.now() - self._started,
             self.counts(),
-            Latency.of(tuple(self._latencies)),
+            Latency.of(tuple(self._latencies), tuple(self._latencies)),  # nothing waits before it is worked on
             arrivals=Arrivals({loop: tuple(sights) for loop, sights in self.recorded.items()})
             if self.engine.record_arrivals
             else None,

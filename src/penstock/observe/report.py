@@ -43,22 +43,38 @@ class OperatorReport:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds from a tuple's entry to the end of everything it caused, over a sample of tuples."""
+    """Seconds from a tuple's entry to the end of everything it caused, over a sample of tuples.
+
+    Processing is the part of it after the first operator has taken the tuple from its source's queue.
+    """
 
     p50: float = 0.0
     p99: float = 0.0
+    mean: float = 0.0
+    processing_p50: float = 0.0
+    processing_p99: float = 0.0
+    processing_mean: float = 0.0
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Latency:
-        """The percentiles of a sample.
+    def of(cls, seconds: Sequence[float], processing_seconds: Sequence[float] = ()) -> Latency:
+        """The percentiles and the mean of a sample.
 
-        >>> Latency.of([0.1, 0.2, 0.3])
-        Latency(p50=0.2, p99=0.3)
+        >>> latency = Latency.of([0.1, 0.2, 0.6], [0.05, 0.1, 0.3])
+        >>> latency.p50, latency.p99, round(latency.mean, 3)
+        (0.2, 0.6, 0.3)
+        >>> latency.processing_p50, latency.processing_p99, round(latency.processing_mean, 3)
+        (0.1, 0.3, 0.15)
         """
-        if not seconds:
-            return cls()
-        ordered = sorted(seconds)
-        return cls(ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))])
+        return cls(*_summary(seconds), *_summary(processing_seconds))
+
+
+def _summary(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """The median, the 99th percentile, and the mean."""
+    if not seconds:
+        return 0.0, 0.0, 0.0
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    return ordered[len(ordered) // 2], ordered[min(last, int(len(ordered) * 0.99))], sum(ordered) / len(ordered)
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,8 @@ class SparkJob(BackgroundJob):
         if self._error is not None:
             raise self._error
         batches = self.batches()
-        latency = Latency.of([batch.seconds for batch in batches])
+        seconds = [batch.seconds for batch in batches]
+        latency = Latency.of(seconds, seconds)
         elapsed = engine.clock.now() - started
         decisions = tuple(self._decisions)
         return Report(graph.flow, engine.name, elapsed, self.metrics(), latency, decisions, batches=batches)
