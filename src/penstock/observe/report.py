@@ -151,12 +151,12 @@ def operators_table(operators: Mapping[str, OperatorReport]) -> str:
         cells = [name, f"{counts.received:,}", f"{counts.emitted:,}", duration(counts.busy_seconds)]
         cells += [str(counts.replicas), *(f"{getattr(counts, column):,}" for column in columns[5:])]
         rows.append(cells)
-    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     lines = []
     for row in rows:
         first, *others = (
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         lines.append("  " + "  ".join([first, *others]))
     return "\n".join(lines)
