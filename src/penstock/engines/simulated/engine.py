@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -112,8 +113,17 @@ class Simulated(Local):
     def gauge(self, clock: Clock) -> Gauge:
         return Gauge(self.cores, VirtualCpu(clock, self.cores).share, self.gil)
 
-    def charging(self, spender: Callable[[str], Spend]) -> Charging:
-        return Charging(self.costs, spender, self.seed, self.input_rate, self.compute, self._companion_seconds)
+    def charging(self, spender: Callable[[str], Spend], room: Callable[[str], float]) -> Charging:
+        return Charging(
+            self.costs,
+            spender,
+            self.seed,
+            self.input_rate,
+            self.compute,
+            self._companion_seconds,
+            self.settings.chunk_seconds,
+            room,
+        )
 
 
 class SimulatedJob(LocalJob):
@@ -142,12 +152,17 @@ class SimulatedJob(LocalJob):
             watch=None if self._timeline is None else self._timeline.add,
             until=engine.seconds,
         )
-        charging = engine.charging(lambda _: self._clock.spend)
+        charging = engine.charging(lambda _: self._clock.spend, self._room)
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, port=self._port)
         super().__init__(engine, charging.charged(graph), at_end, settings, self._clock, driver)
 
     def _port(self, name: str, capacity: int) -> Port:
         return CoolingPort(name, capacity, self._clock, self._simulated.machine, self._core)
+
+    def _room(self, source: str) -> float:
+        """How many tuples the readers of a source can take now."""
+        readers = self._run.cell_of(source).outputs[0]
+        return min((port.capacity - len(port) for port in readers), default=math.inf)
 
     def _core(self) -> int | None:
         """Where the worker is whose step is played: each has a core that it comes back to."""
@@ -198,7 +213,9 @@ class SimulatedBatchJob(LocalJob):
             engine.trigger,
             engine.batch_rows,
         )
-        charging = engine.charging(lambda name: lambda python, released: ledger.spend(name, python + released))
+        charging = engine.charging(
+            lambda name: lambda python, released: ledger.spend(name, python + released), lambda _: math.inf
+        )
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, replicas=1)
         driver = Virtual(1, clock, Instantly(), until=engine.seconds)
         super().__init__(engine, charging.charged(graph), at_end, settings, clock, driver)

@@ -1,4 +1,4 @@
-"""When virtual workers come past their points: what the runtime costs, and whom they wait for."""
+"""When virtual workers come past their points: what the runtime costs, and what they wait for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections import defaultdict
 
 from penstock.clock import Clock, FakeClock
 from penstock.engines.simulated.machine import Machine
+from penstock.ordering.reorder import LockedBuffer
+from penstock.runtime.cells import Cell
 from penstock.runtime.replicas import Replica
+from penstock.runtime.team import Team
 from penstock.runtime.worker import Point, Worker
 
-_READY_LIST = "the list of ready operators"
-
+_IN_A_TEAM = (Replica, Team)
 
 class VirtualClock(FakeClock):
     """A clock on which work is spent, with the GIL and without it."""
@@ -88,11 +90,27 @@ class Instantly:
         return 0.0
 
 
-class Modelled:
-    """Every point has its price; who needs what another one holds waits for it.
+class _Lock:
+    """What one worker holds at a time, one after the other, in the order in which they come."""
 
-    What is shared is held from one moment to another, by one worker after the other, in the order in which they come.
-    Where there is a GIL, who has it finds nothing held.
+    def __init__(self, what: str, waited_seconds: dict[str, float]) -> None:
+        self._what = what
+        self._waited_seconds = waited_seconds
+        self._free_at = 0.0
+
+    def hold(self, now: float, seconds: float) -> float:
+        """When a worker gets it that comes now and keeps it for so long."""
+        start = max(now, self._free_at)
+        self._free_at = start + seconds
+        if start > now:
+            self._waited_seconds[self._what] += start - now
+        return start
+
+
+class Modelled:
+    """Every point has its price, and a worker waits for what another one holds.
+
+    Where there is a GIL, the worker that has it finds nothing held.
     """
 
     wakes_everyone = False
@@ -104,13 +122,18 @@ class Modelled:
         self._policy_seconds = machine.policy_seconds
         known = self._policy_seconds.values()
         self._usual_policy_seconds = sum(known) / max(1, len(known))
-        """Of a policy of somebody's own."""
-        self._free_at: dict[str, float] = defaultdict(float)
+        """Of a policy that is not built in."""
         self._released_before = 0.0
         self.waited_seconds: dict[str, float] = defaultdict(float)
         """How long workers have waited for each of the things that they share."""
         self.overhead_seconds = 0.0
         """How long workers have done anything but the work itself."""
+        self._ready_list = _Lock("the list of ready operators", self.waited_seconds)
+        self._queues: dict[str, _Lock] = {}
+        self._buffers: dict[str, _Lock] = {}
+        """By operator: what its workers and those that write for it meet at, and where its output is put in order."""
+        self._sent: dict[Team, int] = defaultdict(int)
+        """How many units each team had sent when this was last looked at."""
         self._prices = [0.0] * (max(Point) + 1)
         self._prices[Point.PICK] = machine.pick_seconds
         self._prices[Point.PARK] = machine.park_seconds
@@ -123,18 +146,28 @@ class Modelled:
         self._clock.others = others
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
-        price = self._prices[point]
-        start = now
+        price, start, cell = self._prices[point], now, worker.cell
         if point is Point.PICK:
             policy, compared = worker.asks
             if compared:
                 price += compared * self._policy_seconds.get(policy, self._usual_policy_seconds)
+            if not self._has_gil and worker.only is None:
+                start = self._ready_list.hold(now, self._machine.ready_list_seconds)
+        elif cell is None:
+            pass
+        elif point is Point.TAKE:
+            price += self._machine.unit_seconds / 2 if isinstance(cell, Replica) else 0.0
             if not self._has_gil:
-                start = self._hold(_READY_LIST, now, self._machine.ready_list_seconds)
-        elif (point is Point.TAKE or point is Point.FLUSH) and isinstance(worker.cell, Replica):
-            price += self._machine.unit_seconds / 2
-            if not self._has_gil:
-                start = self._hold_shared(worker.cell.name, point, now)
+                start = self._taken(cell, now)
+        elif point is Point.FLUSH and isinstance(cell, Replica):
+            # What it sends of the units that are ready, its own or others', is known when it has: see RELEASE.
+            price = self._machine.unit_seconds / 2
+            if not self._has_gil and isinstance(cell.team.buffer, LockedBuffer):
+                start = self._buffer(cell.name).hold(now, self._machine.reorder_seconds)
+        elif point is Point.FLUSH and not self._has_gil and not cell.has_given_all:
+            start = self._given(cell, now, 1)
+        elif point is Point.RELEASE and isinstance(cell, _IN_A_TEAM):
+            start = self._sent_at(cell if isinstance(cell, Team) else cell.team, now)
         self.overhead_seconds += price
         return start + price
 
@@ -150,14 +183,46 @@ class Modelled:
         before, self._released_before = self._released_before, self._clock.released_seconds
         return self._released_before - before
 
-    def _hold_shared(self, name: str, point: Point, now: float) -> float:
-        if point is Point.TAKE:
-            return self._hold(f"the queue of {name}", now, self._machine.worklist_seconds)
-        return self._hold(f"the reorder buffer of {name}", now, self._machine.reorder_seconds)
+    # What is held: without a GIL only
 
-    def _hold(self, what: str, now: float, seconds: float) -> float:
-        start = max(now, self._free_at[what])
-        self._free_at[what] = start + seconds
-        if start > now:
-            self.waited_seconds[what] += start - now
-        return start
+    def _taken(self, cell: Cell, now: float) -> float:
+        """When a worker gets at the queue that its operator reads."""
+        if cell.is_source:
+            return now
+        is_shared = isinstance(cell, Replica)
+        return self._queue(cell.name).hold(
+            now, self._machine.worklist_seconds if is_shared else self._machine.port_seconds
+        )
+
+    def _given(self, cell: Cell, now: float, chunks: int) -> float:
+        """When a worker gets at the queues of its readers, one after the other: others write there, and they take."""
+        for port in (port for targets in cell.outputs[: cell.nodes[-1].outputs] for port in targets):
+            now = self._queue(port.reader.name).hold(now, chunks * self._machine.port_seconds)
+        return now
+
+    def _sent_at(self, team: Team, now: float) -> float:
+        """When a worker is through with sending what it found ready in a reorder buffer.
+
+        It has the buffer all the while, if that is the one with a lock; those who add to the other one leave the
+        sending to it, and go on.
+        """
+        sent, self._sent[team] = team.buffer.next - self._sent[team], team.buffer.next
+        if sent <= 0:
+            return now
+        seconds = sent * self._machine.give_seconds
+        self.overhead_seconds += seconds
+        if not self._has_gil:
+            if isinstance(team.buffer, LockedBuffer):
+                now = self._buffer(team.name).hold(now, seconds)
+            now = self._given(team, now, sent)
+        return now + seconds
+
+    def _queue(self, name: str) -> _Lock:
+        if name not in self._queues:
+            self._queues[name] = _Lock(f"the queue of {name}", self.waited_seconds)
+        return self._queues[name]
+
+    def _buffer(self, name: str) -> _Lock:
+        if name not in self._buffers:
+            self._buffers[name] = _Lock(f"the reorder buffer of {name}", self.waited_seconds)
+        return self._buffers[name]
