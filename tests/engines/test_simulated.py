@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.clock import FakeClock
 from penstock.engines.simulated.machine import Machine
+from penstock.engines.simulated.profile import costs_of
 from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
 from penstock.runtime.slots import Slots
@@ -232,6 +234,42 @@ def test_a_source_that_is_cut_and_held_back_gives_all_it_has():
     report = chain(range(500), "a", sink=kept).run(simulated(2, {"in": 0.004}, input_rate=1000, queue_size=3))
     assert kept.items == list(range(500))
     assert report.elapsed_seconds == pytest.approx(2.0, rel=0.01)
+
+
+# Profiles
+
+
+class Machinery(FakeClock):
+    """A clock on which functions sleep and work."""
+
+    def __init__(self):
+        super().__init__()
+        self.worked_seconds = 0.0
+
+    def work(self, seconds):
+        self.sleep(seconds)
+        self.worked_seconds += seconds
+
+    def thread_cpu(self):
+        return self.worked_seconds
+
+    process_cpu = thread_cpu
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_who_sleeps_is_known_to_need_no_gil(fuse, replicas):
+    clock = Machinery()
+    flow = ps.Flow("profiled")
+    stream = flow.read(ps.sources.items(range(200)), name="in")
+    stream = stream.inspect(lambda x: clock.sleep(0.03), name="sleeps", replicas=replicas)
+    stream = stream.inspect(lambda x: clock.work(0.01), name="works", replicas=replicas)
+    stream.map(lambda x: x, name="nothing", replicas=replicas).write(ps.sinks.null(), name="out")
+    costs = costs_of(flow.run(ps.engines.Local(threads=1, clock=clock, fuse=fuse)))
+    assert costs["sleeps"].seconds == pytest.approx(0.03, rel=0.05)
+    assert costs["sleeps"].released == pytest.approx(1.0, abs=0.05)
+    assert costs["works"].seconds == pytest.approx(0.01, rel=0.05)
+    assert costs["works"].released == costs["in"].released == costs["out"].released == 0.0
 
 
 # Time

@@ -14,6 +14,7 @@ from penstock.runtime.worker import Point, Worker
 
 _IN_A_TEAM = (Replica, Team)
 
+
 class VirtualClock(FakeClock):
     """A clock on which work is spent, with the GIL and without it."""
 
