@@ -13,6 +13,7 @@ from penstock.runtime.team import Team
 from penstock.runtime.worker import Point, Worker
 
 _IN_A_TEAM = (Replica, Team)
+_PICK, _TAKE, _FLUSH, _RELEASE = Point.PICK, Point.TAKE, Point.FLUSH, Point.RELEASE
 
 
 class VirtualClock(FakeClock):
@@ -101,11 +102,27 @@ class _Lock:
 
     def hold(self, now: float, seconds: float) -> float:
         """When a worker gets it that comes now and keeps it for so long."""
-        start = max(now, self._free_at)
-        self._free_at = start + seconds
+        start = self._free_at
         if start > now:
             self._waited_seconds[self._what] += start - now
+        else:
+            start = now
+        self._free_at = start + seconds
         return start
+
+
+class _Place:
+    """What workers meet at in an operator: its queue, and the buffer that puts the output of its replicas in order."""
+
+    def __init__(self, cell: Cell, waited_seconds: dict[str, float]) -> None:
+        self.queue = _Lock(f"the queue of {cell.name}", waited_seconds)
+        """For all that write for it, and for those that take."""
+        self.buffer = _Lock(f"the reorder buffer of {cell.name}", waited_seconds)
+        self.has_locked_buffer = isinstance(cell, Team) and isinstance(cell.buffer, LockedBuffer)
+        self.is_taken_from = not cell.is_source and not isinstance(cell, Team)
+        """Whether the cell itself takes from it; not a team, whose replicas do."""
+        self.sent = 0
+        """How many units the team had sent when this was last looked at."""
 
 
 class Modelled:
@@ -130,11 +147,9 @@ class Modelled:
         self.overhead_seconds = 0.0
         """How long workers have done anything but the work itself."""
         self._ready_list = _Lock("the list of ready operators", self.waited_seconds)
-        self._queues: dict[str, _Lock] = {}
-        self._buffers: dict[str, _Lock] = {}
-        """By operator: what its workers and those that write for it meet at, and where its output is put in order."""
-        self._sent: dict[Team, int] = defaultdict(int)
-        """How many units each team had sent when this was last looked at."""
+        self._places: dict[Cell, _Place] = {}
+        """By what reads the queue: a cell, or a team."""
+        self._half_unit_seconds = machine.unit_seconds / 2
         self._prices = [0.0] * (max(Point) + 1)
         self._prices[Point.PICK] = machine.pick_seconds
         self._prices[Point.PARK] = machine.park_seconds
@@ -148,26 +163,28 @@ class Modelled:
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         price, start, cell = self._prices[point], now, worker.cell
-        if point is Point.PICK:
+        if point is _PICK:
             policy, compared = worker.asks
             if compared:
                 price += compared * self._policy_seconds.get(policy, self._usual_policy_seconds)
             if not self._has_gil and worker.only is None:
                 start = self._ready_list.hold(now, self._machine.ready_list_seconds)
-        elif cell is None:
-            pass
-        elif point is Point.TAKE:
-            price += self._machine.unit_seconds / 2 if isinstance(cell, Replica) else 0.0
-            if not self._has_gil:
-                start = self._taken(cell, now)
-        elif point is Point.FLUSH and isinstance(cell, Replica):
-            # What it sends of the units that are ready, its own or others', is known when it has: see RELEASE.
-            price = self._machine.unit_seconds / 2
-            if not self._has_gil and isinstance(cell.team.buffer, LockedBuffer):
-                start = self._buffer(cell.name).hold(now, self._machine.reorder_seconds)
-        elif point is Point.FLUSH and not self._has_gil and not cell.has_given_all:
-            start = self._given(cell, now, 1)
-        elif point is Point.RELEASE and isinstance(cell, _IN_A_TEAM):
+        elif point is _TAKE and cell is not None:
+            if isinstance(cell, Replica):
+                price += self._half_unit_seconds
+                if not self._has_gil:
+                    start = self._place(cell.team).queue.hold(now, self._machine.worklist_seconds)
+            elif not self._has_gil and (place := self._place(cell)).is_taken_from:
+                start = place.queue.hold(now, self._machine.port_seconds)
+        elif point is _FLUSH and cell is not None:
+            if isinstance(cell, Replica):
+                # What it sends of the units that are ready, its own or others', is known when it has: see RELEASE.
+                price = self._half_unit_seconds
+                if not self._has_gil and (place := self._place(cell.team)).has_locked_buffer:
+                    start = place.buffer.hold(now, self._machine.reorder_seconds)
+            elif not self._has_gil and not cell.has_given_all:
+                start = self._given(cell, now, 1)
+        elif point is _RELEASE and isinstance(cell, _IN_A_TEAM):
             start = self._sent_at(cell if isinstance(cell, Team) else cell.team, now)
         self.overhead_seconds += price
         return start + price
@@ -184,21 +201,18 @@ class Modelled:
         before, self._released_before = self._released_before, self._clock.released_seconds
         return self._released_before - before
 
-    # What is held: without a GIL only
-
-    def _taken(self, cell: Cell, now: float) -> float:
-        """When a worker gets at the queue that its operator reads."""
-        if cell.is_source:
-            return now
-        is_shared = isinstance(cell, Replica)
-        return self._queue(cell.name).hold(
-            now, self._machine.worklist_seconds if is_shared else self._machine.port_seconds
-        )
+    def _place(self, cell: Cell) -> _Place:
+        try:
+            return self._places[cell]
+        except KeyError:
+            return self._places.setdefault(cell, _Place(cell, self.waited_seconds))
 
     def _given(self, cell: Cell, now: float, chunks: int) -> float:
         """When a worker gets at the queues of its readers, one after the other: others write there, and they take."""
-        for port in (port for targets in cell.outputs[: cell.nodes[-1].outputs] for port in targets):
-            now = self._queue(port.reader.name).hold(now, chunks * self._machine.port_seconds)
+        seconds = chunks * self._machine.port_seconds
+        for targets in cell.outputs[: cell.nodes[-1].outputs]:
+            for port in targets:
+                now = self._place(port.reader).queue.hold(now, seconds)
         return now
 
     def _sent_at(self, team: Team, now: float) -> float:
@@ -207,23 +221,14 @@ class Modelled:
         It has the buffer all the while, if that is the one with a lock; those who add to the other one leave the
         sending to it, and go on.
         """
-        sent, self._sent[team] = team.buffer.next - self._sent[team], team.buffer.next
-        if sent <= 0:
+        place, sent = self._place(team), team.buffer.next
+        if sent == place.sent:
             return now
-        seconds = sent * self._machine.give_seconds
+        chunks, place.sent = sent - place.sent, sent
+        seconds = chunks * self._machine.give_seconds
         self.overhead_seconds += seconds
         if not self._has_gil:
-            if isinstance(team.buffer, LockedBuffer):
-                now = self._buffer(team.name).hold(now, seconds)
-            now = self._given(team, now, sent)
+            if place.has_locked_buffer:
+                now = place.buffer.hold(now, seconds)
+            now = self._given(team, now, chunks)
         return now + seconds
-
-    def _queue(self, name: str) -> _Lock:
-        if name not in self._queues:
-            self._queues[name] = _Lock(f"the queue of {name}", self.waited_seconds)
-        return self._queues[name]
-
-    def _buffer(self, name: str) -> _Lock:
-        if name not in self._buffers:
-            self._buffers[name] = _Lock(f"the reorder buffer of {name}", self.waited_seconds)
-        return self._buffers[name]
