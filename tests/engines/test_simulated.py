@@ -202,6 +202,14 @@ def test_those_that_write_for_one_reader_wait_for_each_other(threading):
     assert held.elapsed_seconds > 400 / 4 * 0.005
 
 
+@pytest.mark.parametrize("threading", ["dynamic", "dedicated"])
+def test_who_writes_for_a_sink_that_takes_waits_for_it_and_the_other_way_round(threading):
+    machine = replace(IDEAL, port_seconds=0.001)
+    engine = simulated(3, {"a": 0.002, "out": 0.002}, machine=machine, queue_size=4, threading=threading, elastic=False)
+    report = chain(range(100), "a").run(engine)
+    assert report.simulation.waited_seconds["the queue of out"] > 0.001
+
+
 def test_workers_with_an_operator_of_their_own_share_no_list_of_ready_ones():
     def waited(threading):
         flow = ps.Flow("apart")

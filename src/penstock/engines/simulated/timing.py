@@ -111,8 +111,8 @@ class _Lock:
         return start
 
 
-class _Place:
-    """What workers meet at in an operator: its queue, and the buffer that puts the output of its replicas in order."""
+class _Shared:
+    """What workers share in an operator: its queue, and the buffer that puts the output of its replicas in order."""
 
     def __init__(self, cell: Cell, waited_seconds: dict[str, float]) -> None:
         self.queue = _Lock(f"the queue of {cell.name}", waited_seconds)
@@ -121,8 +121,12 @@ class _Place:
         self.has_locked_buffer = isinstance(cell, Team) and isinstance(cell.buffer, LockedBuffer)
         self.is_taken_from = not cell.is_source and not isinstance(cell, Team)
         """Whether the cell itself takes from it; not a team, whose replicas do."""
-        self.sent = 0
-        """How many units the team had sent when this was last looked at."""
+        self._sent = 0
+
+    def sent_since(self, sent: int) -> int:
+        """How many units a team has sent since this was last asked; `sent` is how many they are by now."""
+        before, self._sent = self._sent, sent
+        return sent - before
 
 
 class Modelled:
@@ -147,7 +151,7 @@ class Modelled:
         self.overhead_seconds = 0.0
         """How long workers have done anything but the work itself."""
         self._ready_list = _Lock("the list of ready operators", self.waited_seconds)
-        self._places: dict[Cell, _Place] = {}
+        self._shared: dict[Cell, _Shared] = {}
         """By what reads the queue: a cell, or a team."""
         self._half_unit_seconds = machine.unit_seconds / 2
         self._prices = [0.0] * (max(Point) + 1)
@@ -173,15 +177,15 @@ class Modelled:
             if isinstance(cell, Replica):
                 price += self._half_unit_seconds
                 if not self._has_gil:
-                    start = self._place(cell.team).queue.hold(now, self._machine.worklist_seconds)
-            elif not self._has_gil and (place := self._place(cell)).is_taken_from:
-                start = place.queue.hold(now, self._machine.port_seconds)
+                    start = self._shared_in(cell.team).queue.hold(now, self._machine.worklist_seconds)
+            elif not self._has_gil and (shared := self._shared_in(cell)).is_taken_from:
+                start = shared.queue.hold(now, self._machine.port_seconds)
         elif point is _FLUSH and cell is not None:
             if isinstance(cell, Replica):
                 # What it sends of the units that are ready, its own or others', is known when it has: see RELEASE.
                 price = self._half_unit_seconds
-                if not self._has_gil and (place := self._place(cell.team)).has_locked_buffer:
-                    start = place.buffer.hold(now, self._machine.reorder_seconds)
+                if not self._has_gil and (shared := self._shared_in(cell.team)).has_locked_buffer:
+                    start = shared.buffer.hold(now, self._machine.reorder_seconds)
             elif not self._has_gil and not cell.has_given_all:
                 start = self._given(cell, now, 1)
         elif point is _RELEASE and isinstance(cell, _IN_A_TEAM):
@@ -201,18 +205,18 @@ class Modelled:
         before, self._released_before = self._released_before, self._clock.released_seconds
         return self._released_before - before
 
-    def _place(self, cell: Cell) -> _Place:
+    def _shared_in(self, cell: Cell) -> _Shared:
         try:
-            return self._places[cell]
+            return self._shared[cell]
         except KeyError:
-            return self._places.setdefault(cell, _Place(cell, self.waited_seconds))
+            return self._shared.setdefault(cell, _Shared(cell, self.waited_seconds))
 
     def _given(self, cell: Cell, now: float, chunks: int) -> float:
         """When a worker gets at the queues of its readers, one after the other: others write there, and they take."""
         seconds = chunks * self._machine.port_seconds
         for targets in cell.outputs[: cell.nodes[-1].outputs]:
             for port in targets:
-                now = self._place(port.reader).queue.hold(now, seconds)
+                now = self._shared_in(port.reader).queue.hold(now, seconds)
         return now
 
     def _sent_at(self, team: Team, now: float) -> float:
@@ -221,14 +225,14 @@ class Modelled:
         It has the buffer all the while, if that is the one with a lock; those who add to the other one leave the
         sending to it, and go on.
         """
-        place, sent = self._place(team), team.buffer.next
-        if sent == place.sent:
+        shared = self._shared_in(team)
+        chunks = shared.sent_since(team.buffer.next)
+        if not chunks:
             return now
-        chunks, place.sent = sent - place.sent, sent
         seconds = chunks * self._machine.give_seconds
         self.overhead_seconds += seconds
         if not self._has_gil:
-            if place.has_locked_buffer:
-                now = place.buffer.hold(now, seconds)
+            if shared.has_locked_buffer:
+                now = shared.buffer.hold(now, seconds)
             now = self._given(team, now, chunks)
         return now + seconds
