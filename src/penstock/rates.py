@@ -59,8 +59,8 @@ class Rate:
         7000.0
         """
         self._extend(lambda: self._times[-1] <= seconds)
-        place = min(bisect_right(self._times, seconds), len(self._rates)) - 1
-        return self._counts[place] + (seconds - self._times[place]) * self._rates[place]
+        segment = min(bisect_right(self._times, seconds), len(self._rates)) - 1
+        return self._counts[segment] + (seconds - self._times[segment]) * self._rates[segment]
 
     def time_of(self, count: float) -> float:
         """When so many tuples have been offered; infinity if that never happens.
@@ -69,10 +69,10 @@ class Rate:
         61.0
         """
         self._extend(lambda: self._counts[-1] <= count)
-        place = min(bisect_right(self._counts, count), len(self._rates)) - 1
-        if not self._rates[place]:
+        segment = min(bisect_right(self._counts, count), len(self._rates)) - 1
+        if not self._rates[segment]:
             return math.inf
-        return self._times[place] + (count - self._counts[place]) / self._rates[place]
+        return self._times[segment] + (count - self._counts[segment]) / self._rates[segment]
 
     def due(self, count: int, seconds: float) -> int:
         """How many tuples after the first `count` can be taken together at that time: those that came with the first.

@@ -99,7 +99,7 @@ def rows_of_table(table: pa.Table) -> list[Row]:
 @functools.lru_cache(maxsize=256)
 def _row_maker(names: tuple[str, ...]) -> Callable[[Sequence[Sequence[Any]]], list[Row]]:
     """A comprehension with the names written out: four fifths of the time that pyarrow takes for the same rows."""
-    variables = [f"v{place}" for place in range(len(names))]
+    variables = [f"v{number}" for number in range(len(names))]
     items = ", ".join(f"{name!r}: {variable}" for name, variable in zip(names, variables, strict=True))
     made: Any = eval(f"lambda columns: [{{{items}}} for {', '.join(variables)}, in zip(*columns)]")
     return made  # type: ignore[no-any-return]

@@ -129,9 +129,9 @@ def _outputs(build: Callable[[ps.Flow], Iterable[Any]], engine: Engine) -> list[
 
 def _compare(where: str, found: list[list[Any]], expected: list[list[Any]]) -> None:
     for port, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        for place, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        for index, (our, their) in enumerate(zip(ours, theirs, strict=False)):
             if our != their:
-                raise AssertionError(f"{where}: output {port}, tuple {place} is {our!r}, and should be {their!r}")
+                raise AssertionError(f"{where}: output {port}, tuple {index} is {our!r}, and should be {their!r}")
         if len(ours) != len(theirs):
             raise AssertionError(f"{where}: output {port} has {len(ours)} tuples, and should have {len(theirs)}")
 

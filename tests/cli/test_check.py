@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import penstock as ps
-from penstock.cli.check import Level, promised
+from penstock.cli.check import Guarantee, promised
 from penstock.cli.compare import frozen
 from penstock.cli.main import cli
 from penstock.errors import FlowError, SourceError
@@ -233,33 +233,33 @@ def joined(a: ps.Stream[Any], b: ps.Stream[Any], **options: Any) -> ps.Stream[An
 
 
 @pytest.mark.parametrize(
-    ("build", "level", "because"),
+    ("build", "guarantee", "because"),
     [
-        (lambda a, b: a.map(abs).scan(max, 0).key_by(abs).count(), Level.ORDER, ""),
-        (lambda a, b: a.zip(b), Level.ORDER, ""),
-        (lambda a, b: a.key_by(abs).window(ps.windows.tumbling(5, time_of)).count(), Level.ORDER, ""),
-        (lambda a, b: a.merge(b).map(abs).filter(abs), Level.SET, "'merge' interleaves"),
-        (lambda a, b: a.map(abs, ordered=False).map(abs), Level.SET, "'abs' has ordered=False"),
-        (lambda a, b: joined(a, b).map(abs), Level.SET, "'join' is a join"),
-        (lambda a, b: a.flow.add(Pairs(), a, b), Level.SET, "'Pairs' is a driver loop with several inputs"),
-        (with_a_way_back, Level.SET, "'Echo' is a driver loop with several inputs"),
-        (lambda a, b: joined(a.merge(b), b), Level.SET, "'merge' interleaves"),
-        (lambda a, b: joined(a.merge(b), b, lateness=5), Level.NOTHING, "'join' depends on the order of its input"),
-        (lambda a, b: a.merge(b).zip(b), Level.NOTHING, "'zip' depends on the order of its input, and 'merge'"),
-        (lambda a, b: a.merge(b).key_by(abs).count(), Level.NOTHING, "'count' depends on the order of its input"),
-        (lambda a, b: a.merge(b).key_by(abs).count().map(abs), Level.NOTHING, "'count' depends"),
+        (lambda a, b: a.map(abs).scan(max, 0).key_by(abs).count(), Guarantee.ORDER, ""),
+        (lambda a, b: a.zip(b), Guarantee.ORDER, ""),
+        (lambda a, b: a.key_by(abs).window(ps.windows.tumbling(5, time_of)).count(), Guarantee.ORDER, ""),
+        (lambda a, b: a.merge(b).map(abs).filter(abs), Guarantee.SET, "'merge' interleaves"),
+        (lambda a, b: a.map(abs, ordered=False).map(abs), Guarantee.SET, "'abs' has ordered=False"),
+        (lambda a, b: joined(a, b).map(abs), Guarantee.SET, "'join' is a join"),
+        (lambda a, b: a.flow.add(Pairs(), a, b), Guarantee.SET, "'Pairs' is a driver loop with several inputs"),
+        (with_a_way_back, Guarantee.SET, "'Echo' is a driver loop with several inputs"),
+        (lambda a, b: joined(a.merge(b), b), Guarantee.SET, "'merge' interleaves"),
+        (lambda a, b: joined(a.merge(b), b, lateness=5), Guarantee.NOTHING, "'join' depends on the order of its input"),
+        (lambda a, b: a.merge(b).zip(b), Guarantee.NOTHING, "'zip' depends on the order of its input, and 'merge'"),
+        (lambda a, b: a.merge(b).key_by(abs).count(), Guarantee.NOTHING, "'count' depends on the order of its input"),
+        (lambda a, b: a.merge(b).key_by(abs).count().map(abs), Guarantee.NOTHING, "'count' depends"),
         (
             lambda a, b: a.key_by(abs).stateful_map(max, init=int, ttl=5, name="brief"),
-            Level.NOTHING,
+            Guarantee.NOTHING,
             "'brief' forgets by the clock",
         ),
     ],
 )
-def test_what_is_promised_of_a_sink(build: Callable[..., Any], level: Level, because: str):
+def test_what_is_promised_of_a_sink(build: Callable[..., Any], guarantee: Guarantee, because: str):
     flow = ps.Flow("promises")
     build(flow.read(ps.sources.items([1])), flow.read(ps.sources.items([1]))).write(ps.sinks.null(), name="sink")
     promise = promised(flow.validate())["sink"]
-    assert (promise.level, because in promise.because) == (level, True), promise
+    assert (promise.guarantee, because in promise.because) == (guarantee, True), promise
 
 
 class Plain:

@@ -10,17 +10,19 @@ import pytest
 pytestmark = pytest.mark.timeout(120)
 
 ENDLESS = """
-import sys, threading, time
+import sys, threading
 import penstock as ps
 
-def shown(x):
+is_ready = threading.Event()
+
+def tell(x):
     if x == 3:
         print("ready", file=sys.stderr, flush=True)
+        is_ready.set()
     return x
 
 def stuck(x):
-    if x == 3:
-        print("ready", file=sys.stderr, flush=True)
+    if tell(x) == 3:
         threading.Event().wait()  # stuck here
     return x
 
@@ -29,7 +31,7 @@ def made(fn):
     flow.read(ps.sources.generate(lambda x: x, rate=200)).map(fn, name="op").write(ps.sinks.text("out"))
     return flow
 
-flow, stuck_flow = made(shown), made(stuck)
+flow, stuck_flow = made(tell), made(stuck)
 """
 
 
@@ -84,7 +86,7 @@ def test_the_second_signal_does_not(number, code, folder):
     returned, errors = ended(process)
     assert returned == code
     assert "left behind: op at " in errors
-    assert "flows.py:13 in stuck" in errors
+    assert "flows.py:15 in stuck" in errors
 
 
 def test_sigterm_drains_for_so_long_only(folder):
@@ -128,11 +130,12 @@ def test_a_script_that_gets_sigterm(script, folder):
 
 
 LEFT = {
-    "never waited for": "import flows, time; job = flows.{flow}.start('{engine}'); time.sleep(0.2)",
+    "never waited for": "import flows; job = flows.{flow}.start('{engine}'); flows.is_ready.wait()",
     "left by an exception of another's": (
-        "import flows, signal, sys\n"
-        "def alarm(*_):\n    raise SystemExit(0)\n"
-        "signal.signal(signal.SIGALRM, alarm)\nsignal.setitimer(signal.ITIMER_REAL, 0.5)\n"
+        "import flows, os, signal, threading\n"
+        "def leave(*_):\n    raise SystemExit(0)\n"
+        "def when_ready():\n    flows.is_ready.wait()\n    os.kill(os.getpid(), signal.SIGALRM)\n"
+        "signal.signal(signal.SIGALRM, leave)\nthreading.Thread(target=when_ready, daemon=True).start()\n"
         "flows.{flow}.run('{engine}')"
     ),
 }

@@ -3,9 +3,7 @@
 import json
 import os
 import queue
-import sys
 import threading
-import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -14,6 +12,7 @@ import pytest
 import penstock as ps
 from penstock.connectors import spark
 from tests.connectors.connector_tools import read, write, write_and_letters
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +87,25 @@ def test_a_flow_that_has_enough_ends_the_query(session, stream):
     assert session.streams.active == []
 
 
-def test_a_reader_that_leaves_while_spark_waits_for_it_does_not_hang(session, stream):
+def test_a_reader_that_leaves_while_spark_waits_for_it_does_not_hang(session, stream, monkeypatch):
+    is_waiting = threading.Event()
+
+    class NoticedQueue(queue.Queue):
+        def put(self, item, block=True, timeout=None):
+            if self.full():
+                is_waiting.set()
+            super().put(item, block, timeout)
+
+    monkeypatch.setattr(spark.queue, "Queue", NoticedQueue)
     source = ps.sources.spark(stream(*[numbers(number) for number in range(4)]))
     reading = source.read(source.splits()[0], clock=None)
-    while not next(reading).values:
-        pass
-    deadline = time.monotonic() + 30
-    while not is_anyone_putting():
-        assert time.monotonic() < deadline
+    until(lambda: next(reading).values, "a batch")
+    assert is_waiting.wait(90)
     leaving = threading.Thread(target=reading.close, daemon=True)
     leaving.start()
     leaving.join(30)
     assert not leaving.is_alive()
     assert session.streams.active == []
-
-
-def is_anyone_putting():
-    """Whether a thread waits in `queue.Queue.put`."""
-    callers = [frame.f_back for frame in sys._current_frames().values()]
-    return any(caller is not None and caller.f_code is queue.Queue.put.__code__ for caller in callers)
 
 
 def test_a_query_that_fails_is_a_source_error(session, stream):

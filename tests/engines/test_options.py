@@ -52,6 +52,9 @@ def test_both_engines_have_the_same_options():
         ("split", "hash", "split= is one of 'pull', 'round-robin', 'least-loaded', not 'hash'"),
         ("keyed_queue", "one", "keyed_queue= is one of 'hybrid', 'shared', 'partitioned', not 'one'"),
         ("quantum", 0, "quantum= is a number of seconds above 0, not 0"),
+        ("slice_seconds", 0, "slice_seconds= is a number of seconds above 0, not 0"),
+        ("buckets", 0, "buckets= is a number from 1 up, not 0"),
+        ("partitioner", 3, "partitioner= is a function from a key to a number, not 3"),
         ("policy", "best", "there is no policy 'best'"),
     ],
 )

@@ -23,6 +23,7 @@ class View:
     share: float = 1.0
     selectivity: float = 1.0
     output_length: int = 0
+    output_capacity: int = 100
 
 
 def first_choice(policy, *views):
@@ -55,11 +56,19 @@ def test_current_throughput_picks_who_has_processed_the_fewest_tuples():
 def test_queue_throttling_picks_the_first_whose_readers_have_room():
     """Both emit as much, so each may have half of the capacity waiting behind it."""
     policy = QueueThrottling()
-    half = QueueThrottling._CAPACITY // 2
-    early, late = View("early", place=1, output_length=half - 1), View("late", place=2)
+    early, late = View("early", place=1, output_length=49), View("late", place=2)
     policy.priority(late)
     assert first_choice(policy, early, late) == "early"
-    early.output_length = half + 1
+    early.output_length = 51
+    assert first_choice(policy, early, late) == "late"
+    early.output_capacity = 1000  # the queues' capacity is the flow's
+    assert first_choice(policy, early, late) == "early"
+
+
+def test_queue_throttling_has_the_capacity_that_it_is_given():
+    policy = QueueThrottling(capacity=20)
+    early, late = View("early", place=1, output_length=11), View("late", place=2)
+    policy.priority(late)
     assert first_choice(policy, early, late) == "late"
 
 

@@ -13,21 +13,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import pyspark
 
-T = TypeVar("T")
+from tests.waiting import until
 
 HOST = "127.0.0.1"
-_START_SECONDS = 90.0
-_POLL_SECONDS = 0.05
 _SPARK = Path(pyspark.__file__).parent
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -107,16 +103,6 @@ def end(pid: int) -> None:
     """Kill one process, if it is still there."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def until(condition: Callable[[], T], what: str, seconds: float = _START_SECONDS) -> T:
-    """Wait until something outside this process is so, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not so after {seconds:.0f} seconds: {what}")
-        time.sleep(_POLL_SECONDS)
-    return found
 
 
 def descendants(roots: list[int] | tuple[int, ...]) -> list[int]:

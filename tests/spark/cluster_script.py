@@ -19,6 +19,7 @@ from typing import Any
 import penstock as ps
 from tests.spark.conformance_script import rescale_all_the_time
 from tests.spark.flows import FLOWS, collected, outputs
+from tests.waiting import until
 
 CONF = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "600m"}
 ROWS_PER_BATCH = 3 * 8192
@@ -34,7 +35,7 @@ def slow(x: int) -> int:
 
 
 def straggling(folder: str) -> Callable[[int], int]:
-    """Once in a batch, whoever comes first falls asleep; each visit leaves a file behind."""
+    """Once in a batch, the first attempt of a task waits for a second one; each visit leaves a file behind."""
 
     def straggle(x: int) -> int:
         if x % ROWS_PER_BATCH == ROWS_PER_BATCH - 100:
@@ -43,7 +44,7 @@ def straggling(folder: str) -> Callable[[int], int]:
             visit = visits / str(os.getpid())
             visit.touch()
             if list(visits.iterdir()) == [visit]:
-                time.sleep(6)
+                until(lambda: len(list(visits.iterdir())) > 1, "a second attempt")
         return x
 
     return straggle
@@ -127,8 +128,8 @@ def counted_by_key(rate: ps.rates.Rate | None, count: int, seconds_each: float) 
     flow, sink = ps.Flow("step"), ps.sinks.collect()
 
     def work(n: int) -> int:
-        until = time.perf_counter() + seconds_each
-        while time.perf_counter() < until:
+        end = time.perf_counter() + seconds_each
+        while time.perf_counter() < end:
             pass
         return n
 
@@ -166,12 +167,12 @@ def tell_batches(job: ps.engines.Job) -> None:
 
 
 def compare(name: str, found: list[list[Any]], expected: list[list[Any]]) -> None:
-    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         pairs = enumerate(zip(ours, theirs, strict=False))
         different = next((f"at {at}: {our!r}, not {their!r}" for at, (our, their) in pairs if our != their), None)
         if different is None and len(ours) != len(theirs):
             different = f"{len(ours)} tuples, not {len(theirs)}"
-        print(f"{name} {place}: {different or f'the same {len(ours)} tuples'}", flush=True)
+        print(f"{name} {number}: {different or f'the same {len(ours)} tuples'}", flush=True)
 
 
 if __name__ == "__main__":

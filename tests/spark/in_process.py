@@ -1,12 +1,13 @@
 """The Spark engine without Spark: the same admission, tasks, exchanges, sums and manifests, all in this process.
 
 Its tasks can be looked into, broken on purpose, and run thousands of times in a minute. What Spark itself does between
-two stages is a partition of rows by target and a sort by place.
+two stages is a partition of rows by target and a sort by their keys.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,8 @@ from penstock.clock import FakeClock
 from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.durable.commits import Commits
 from penstock.engines.spark import wire
-from penstock.engines.spark.admission import Admission, Limits
-from penstock.engines.spark.batches import Batches
-from penstock.engines.spark.parts import first_partitions, group_task
+from penstock.engines.spark.admission import Admission, BatchLimits
+from penstock.engines.spark.batches import BatchRunner
 from penstock.engines.spark.pickling import pickled
 from penstock.engines.spark.stages import Level
 from penstock.engines.spark.tasks import run_level
@@ -32,7 +32,7 @@ class _Accumulator:
 
 
 class _Session:
-    """What `Batches` asks a session and its context for."""
+    """What `BatchRunner` asks a session and its context for."""
 
     def __init__(self) -> None:
         self.sparkContext = self.sparkSession = self
@@ -48,7 +48,7 @@ class _Session:
 class _Stages:
     """The stages of a job, one after the other."""
 
-    def __init__(self, session: _Session, levels: list[bytes], partitions: list[int]) -> None:
+    def __init__(self, session: _Session, levels: Sequence[bytes], partitions: Sequence[int]) -> None:
         self._session = session
         self._levels = levels
         self._partitions = partitions
@@ -58,7 +58,7 @@ class _Stages:
 
     def toArrow(self) -> pa.Table:  # noqa: N802 (Spark's name)
         arriving = [[pa.record_batch([pa.array([number])], ["id"])] for number in range(self._partitions[0])]
-        rows: list[wire.Row] = []
+        rows: list[wire.ShuffleRow] = []
         files = self._session.properties["penstock.batch-files"]
         for number, level in enumerate(self._levels):
             if number:
@@ -71,32 +71,15 @@ class _Stages:
         return pa.table({"payload": [row.payload for row in rows]})
 
     @staticmethod
-    def _exchanged(rows: list[wire.Row], partitions: int) -> list[list[pa.RecordBatch]]:
+    def _exchanged(rows: list[wire.ShuffleRow], partitions: int) -> list[list[pa.RecordBatch]]:
         by_target = defaultdict(list)
-        for row in reversed(rows):  # whoever sends first need not arrive first
+        for row in reversed(rows):  # what is sent first need not arrive first
             by_target[row.target].append(row)
-        return [list(wire.batches(sorted(by_target[one], key=lambda row: row.place))) for one in range(partitions)]
+        return [list(wire.batches(sorted(by_target[one], key=lambda row: row.sort_key))) for one in range(partitions)]
 
 
-class _Batches(Batches):
-    def _make_stages(self, spark: Any, readers: int, tasks: dict[int, int]) -> Any:
-        plan, checkpoint = self._plan, self._checkpoint
-        first = first_partitions(plan, tasks)
-        partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
-        levels = [
-            Level(
-                number,
-                len(plan.levels),
-                checkpoint.query,
-                checkpoint.files,
-                checkpoint.buckets,
-                plan.graph.flow,
-                tuple(group_task(plan, group, tasks, first) for group in groups),
-                partitions[number + 1] if number + 1 < len(partitions) else 1,
-            )
-            for number, groups in enumerate(plan.levels)
-        ]
-        return _Stages(spark, [pickled(level, plan.graph.flow) for level in levels], [readers, *partitions[1:]])
+def _stages_in_process(session: _Session, levels: Sequence[Level], partitions: Sequence[int], _busy: Any) -> _Stages:
+    return _Stages(session, [pickled(level, level.flow) for level in levels], partitions)
 
 
 class InProcess:
@@ -110,7 +93,7 @@ class InProcess:
         checkpoint: str | None = None,
     ) -> None:
         self._tasks = tasks
-        self._limits = Limits(rows_per_batch, bytes_per_batch)
+        self._limits = BatchLimits(rows_per_batch, bytes_per_batch)
         self._checkpoint = checkpoint
 
     def __repr__(self) -> str:
@@ -126,7 +109,7 @@ class InProcess:
             commits.finish()
             admission = Admission(graph, checkpoint, FakeClock(), self._limits, closes)
             session = _Session()
-            batches = _Batches(make_plan(graph), checkpoint, commits, session, self._tasks)
+            batches = BatchRunner(make_plan(graph), checkpoint, commits, session, self._tasks, _stages_in_process)
             count = 0
             while admission.admit(batches.readers(), batches.sources_ahead) is not None:
                 batches.run(session, admission.take())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import penstock as ps
+from tests.waiting import until
 
 
 class Ends(StreamingQueryListener):
@@ -66,14 +67,13 @@ def main(folder: Path) -> None:
 
     def slow(x: Any) -> Any:
         began.touch()
-        time.sleep(100)
+        threading.Event().wait()  # for ever: it has to be ended
 
     def stopped(how: Any, **more: Any) -> None:
         job = counted(ps.sources.items(range(3)), folder, ps.sinks.null(), slow).start(
             ps.engines.Spark(session=spark, **more)
         )
-        while not began.exists():
-            time.sleep(0.05)
+        until(began.exists, "a task that works")
         how(job)
         began.unlink()
 
@@ -87,8 +87,7 @@ def main(folder: Path) -> None:
 
     idle = counted(ps.sources.generate(lambda i: i, rate=1), folder, ps.sinks.null())
     job = idle.start(ps.engines.Spark(session=spark))
-    while not job.batches():
-        time.sleep(0.05)
+    until(job.batches, "a batch")
     spark.stop()
     try:
         job.wait(timeout=60)

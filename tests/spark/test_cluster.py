@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.spark.cluster import Cluster, descendants, end, standalone_cluster, until, worker
+from tests.spark.cluster import Cluster, descendants, end, standalone_cluster, worker
 from tests.spark.cluster_script import LONG_COUNT, ROWS_PER_BATCH, SOME_FLOWS
 from tests.spark.flows import FLOWS
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
@@ -116,7 +117,7 @@ def test_speculative_tasks_change_nothing(cluster, tmp_path):
         lines = rest_of_output(process, tmp_path)
     visits = [len(list(folder.iterdir())) for folder in tmp_path.iterdir() if folder.is_dir()]
     assert len(visits) == LONG_COUNT // ROWS_PER_BATCH
-    assert max(visits) > 1, "no task ran twice, so nothing was tested"
+    assert min(visits) > 1, "in some batch no task ran twice"
     assert lines == [f"straggling {line}" for line in LONG_OUTPUT]
 
 

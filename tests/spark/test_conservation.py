@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.connectors.files.parquet import ParquetFiles
 from penstock.engines.durable.staging import FileStage, ValueStage
-from penstock.engines.spark import admission, outlets, wire
+from penstock.engines.spark import admission, line_writer, wire
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
 from penstock.runtime.ports import Port
@@ -58,7 +58,7 @@ def lossy_take(right, port, budget):
 
 
 def lossy_run(right, step, part, side):
-    return right(step, wire.Slice(part.place, part.values[1:], tuple(c[1:] for c in part.positions)), side)
+    return right(step, wire.Slice(part.sort_key, part.values[1:], tuple(c[1:] for c in part.positions)), side)
 
 
 def forgetting_admission(right, source, batch, values, *args):
@@ -84,7 +84,7 @@ LEAKS = {
 }
 FOR_FILES = {
     "lines that are not joined": (
-        outlets.LineWriter,
+        line_writer.LineWriter,
         "_lines",
         lambda right, writer, values: right(writer, values[1:]) if len(values) > 2 else None,
     ),
@@ -151,7 +151,7 @@ def sabotage(owner, name, change):
 
 
 LEAKS_IN_TASKS = {
-    "a door": (lambda: Door, "rows", lambda right, door, part: right(door, wire.Slice(part.place, part.values[1:]))),
+    "a door": (lambda: Door, "rows", lambda right, door, part: right(door, wire.Slice(part.sort_key, part.values[1:]))),
     "a stage": (lambda: FileStage, "write", lambda right, stage, values: right(stage, [*values, values[0]])),
 }
 

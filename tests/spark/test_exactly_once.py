@@ -13,7 +13,7 @@ from penstock.clock import SystemClock
 from penstock.engines.durable import steps
 from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.durable.commits import Commits
-from penstock.engines.spark.admission import Admission, Limits
+from penstock.engines.spark.admission import Admission, BatchLimits
 from penstock.state.files import Blob
 from tests.killed_flow import check_written, write_input, written
 from tests.spark import kill_script
@@ -154,7 +154,7 @@ def test_every_life_admits_what_the_one_before_has_left(tmp_path):
         checkpoint = Checkpoint(str(tmp_path), graph, "spark", 1)
         commits = Commits(checkpoint, graph)
         commits.open()
-        admission = Admission(graph, checkpoint, SystemClock(), Limits(rows=4), closes=False)
+        admission = Admission(graph, checkpoint, SystemClock(), BatchLimits(rows=4), closes=False)
         for _ in range(2):
             admitted = admission.admit({"items": 2})
             if admitted is None:

@@ -12,14 +12,16 @@ from penstock.ordering.keys import key_hash
 
 
 def row(place, values, positions=None, edge=0):
-    return wire.Row(1, 0, 0, wire.place_through(edge, wire.place_in(0, place)), edge, wire.packed(values, positions))
+    return wire.ShuffleRow(
+        1, 0, 0, wire.sort_key_through(edge, wire.sort_key_of(0, place)), edge, wire.packed(values, positions)
+    )
 
 
 def slices(rows):
     """As Spark brings them: in the order of places, and, among those of one place, in any."""
     shuffled = random.Random(7).sample(rows, len(rows))
-    arriving = wire.batches(sorted(shuffled, key=lambda row: row.place))
-    return [(edge, part.place[-1], part.values) for edge, part in wire.slices_of(wire.rows_of(arriving))]
+    arriving = wire.batches(sorted(shuffled, key=lambda row: row.sort_key))
+    return [(edge, part.sort_key[-1], part.values) for edge, part in wire.slices_of(wire.rows_of(arriving))]
 
 
 def test_parts_of_a_slice_are_put_in_order():

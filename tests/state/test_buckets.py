@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.state.buckets import Cache, Place, Segment, TaskStates
+from penstock.state.buckets import BucketId, Cache, Segment, TaskStates
 from penstock.state.chains import steps
-from penstock.state.files import Files
+from penstock.state.files import Blob, Files
 
-PLACE = Place("count", 7)
-OTHER = Place("total", 7)
+BUCKET = BucketId("count", 7)
+OTHER = BucketId("total", 7)
 
 
 class CountingFiles(Files):
@@ -21,10 +21,15 @@ class CountingFiles(Files):
         super().__init__(root, key)
         self.read_bytes = 0
 
-    def _read(self, name, offset=0, length=None):
-        data = super()._read(name, offset, length)
+    def fetch(self, blob, what):
+        data = super().fetch(blob, what)
         self.read_bytes += len(data)
         return data
+
+
+def size_of(files, name):
+    """How long a file of states is, whose name ends with its digest."""
+    return len(files.fetch(Blob(name, name.rpartition("/")[2]), "states"))
 
 
 @pytest.fixture(params=["path", "another file system"])
@@ -32,9 +37,9 @@ def files(request, tmp_path):
     return CountingFiles(str(tmp_path) if request.param == "path" else "mock:///ab")
 
 
-def commit(files, chains, cache, changes, deleted=(), place=PLACE):
+def commit(files, chains, cache, changes, deleted=(), bucket_id=BUCKET):
     task = TaskStates(files, "query", chains, cache)
-    task.change(place, changes, deleted)
+    task.change(bucket_id, changes, deleted)
     return {**chains, **task.commit()}
 
 
@@ -43,8 +48,8 @@ def filled(count, letter="x"):
     return {key: f"{key:03}".ljust(100, letter) for key in range(count)}
 
 
-def states(files, chains, cache=None, place=PLACE):
-    return dict(TaskStates(files, "query", chains, cache or Cache()).items(place))
+def states(files, chains, cache=None, bucket_id=BUCKET):
+    return dict(TaskStates(files, "query", chains, cache or Cache()).items(bucket_id))
 
 
 def bytes_read(files, action):
@@ -55,37 +60,37 @@ def bytes_read(files, action):
 
 def test_all_changes_of_a_task_are_one_file_and_no_changes_are_none(files):
     task = TaskStates(files, "query", {}, Cache())
-    assert task.get(PLACE, "a", "none") == "none"
+    assert task.get(BUCKET, "a", "none") == "none"
     assert task.commit() == {}
     assert files.names("state") == []
-    task.change(PLACE, {})
+    task.change(BUCKET, {})
     assert task.commit() == {}
     assert files.names("state") == []
-    task.change(PLACE, {"a": 1, "b": 2})
-    task.change(PLACE, {"c": 3}, deleted=["a"])
+    task.change(BUCKET, {"a": 1, "b": 2})
+    task.change(BUCKET, {"c": 3}, deleted=["a"])
     task.change(OTHER, {"a": [1]})
-    assert task.get(PLACE, "a", "none") == "none"
+    assert task.get(BUCKET, "a", "none") == "none"
     chains = task.commit()
     assert len(files.names("state")) == 1
     assert states(files, chains) == {"b": 2, "c": 3}
-    assert states(files, chains, place=OTHER) == {"a": [1]}
+    assert states(files, chains, bucket_id=OTHER) == {"a": [1]}
 
 
 def test_a_key_that_is_deleted_and_comes_back_is_there(files):
     chains = commit(files, {}, Cache(), filled(100))
     task = TaskStates(files, "query", chains, Cache())
-    task.change(PLACE, {}, deleted=[1])
-    task.change(PLACE, {1: 2})
+    task.change(BUCKET, {}, deleted=[1])
+    task.change(BUCKET, {1: 2})
     chains = {**chains, **task.commit()}
-    assert len(chains[PLACE]) == 2
+    assert len(chains[BUCKET]) == 2
     assert states(files, chains) == {**filled(100), 1: 2}
 
 
 def test_states_may_be_changed_while_they_are_gone_through(files):
     chains = commit(files, {}, Cache(), filled(10))
     task = TaskStates(files, "query", chains, Cache())
-    for key, state in task.items(PLACE):
-        task.change(PLACE, {f"new {key}": state}, deleted=[key])
+    for key, state in task.items(BUCKET):
+        task.change(BUCKET, {f"new {key}": state}, deleted=[key])
     chains = {**chains, **task.commit()}
     assert states(files, chains) == {f"new {key}": state for key, state in filled(10).items()}
 
@@ -93,18 +98,18 @@ def test_states_may_be_changed_while_they_are_gone_through(files):
 def test_where_everything_has_changed_it_is_written_once(files):
     cache = Cache()
     chains = commit(files, {}, cache, filled(100))
-    first = chains[PLACE]
+    first = chains[BUCKET]
     chains = commit(files, chains, cache, filled(100, "y"))
-    for [segment] in (first, chains[PLACE]):
+    for [segment] in (first, chains[BUCKET]):
         assert segment.is_base
-        assert segment.length == len(files._read(segment.file))
+        assert segment.length == size_of(files, segment.file)
     assert states(files, chains) == filled(100, "y")
 
 
 def test_equal_keys_are_one_key(files):
     chains = commit(files, {}, Cache(), {1: "one", "x": 0})
     chains = commit(files, chains, Cache(), {True: "true"})
-    assert TaskStates(files, "query", chains, Cache()).get(PLACE, 1.0, None) == "true"
+    assert TaskStates(files, "query", chains, Cache()).get(BUCKET, 1.0, None) == "true"
     assert len(states(files, chains)) == 2
 
 
@@ -118,7 +123,7 @@ def test_an_abandoned_attempt_leaves_nothing_behind(files):
     cache = Cache()
     chains = commit(files, {}, cache, {"a": [1]})
     attempt = TaskStates(files, "query", chains, cache)
-    attempt.get(PLACE, "a", None).append(2)
+    attempt.get(BUCKET, "a", None).append(2)
     attempt.abandon()
     assert states(files, chains, cache) == {"a": [1]}
 
@@ -126,7 +131,7 @@ def test_an_abandoned_attempt_leaves_nothing_behind(files):
 def test_an_attempt_that_is_merely_lost_leaves_nothing_behind(files):
     cache = Cache()
     chains = commit(files, {}, cache, {"a": [1]})
-    TaskStates(files, "query", chains, cache).get(PLACE, "a", None).append(2)
+    TaskStates(files, "query", chains, cache).get(BUCKET, "a", None).append(2)
     assert states(files, chains, cache) == {"a": [1]}
 
 
@@ -134,8 +139,8 @@ def test_two_attempts_at_once_never_share_an_object(files):
     cache = Cache()
     chains = commit(files, {}, cache, {"a": [1]})
     one, two = (TaskStates(files, "query", chains, cache) for _ in range(2))
-    one.get(PLACE, "a", None).append(2)
-    assert two.get(PLACE, "a", None) == [1]
+    one.get(BUCKET, "a", None).append(2)
+    assert two.get(BUCKET, "a", None) == [1]
 
 
 def test_a_commit_that_did_not_count_is_not_read_from_the_cache(files):
@@ -159,7 +164,7 @@ def test_an_equal_change_of_another_history_is_not_taken_for_this_one(files):
 def test_another_query_sees_nothing_of_this_one(files):
     cache = Cache()
     chains = commit(files, {}, cache, {"a": 1})
-    assert list(TaskStates(files, "other", {}, cache).items(PLACE)) == []
+    assert list(TaskStates(files, "other", {}, cache).items(BUCKET)) == []
     assert states(files, chains, cache) == {"a": 1}
 
 
@@ -168,10 +173,10 @@ def test_what_is_cached_is_not_read(files):
     chains = commit(files, {}, cache, filled(100))
     assert bytes_read(files, lambda: commit(files, chains, cache, {1: 1})) == 0
     task = TaskStates(files, "query", chains, cache)
-    assert bytes_read(files, lambda: task.get(PLACE, 1, None)) > 10_000, "not the chain that was cached"
+    assert bytes_read(files, lambda: task.get(BUCKET, 1, None)) > 10_000, "not the chain that was cached"
     task.commit()
     task = TaskStates(files, "query", chains, cache)
-    assert bytes_read(files, lambda: task.get(PLACE, 1, None)) == 0, "a bucket that was only read goes back"
+    assert bytes_read(files, lambda: task.get(BUCKET, 1, None)) == 0, "a bucket that was only read goes back"
 
 
 def test_a_process_catches_up_by_the_changes_alone_also_over_merges_and_new_bases():
@@ -181,14 +186,14 @@ def test_a_process_catches_up_by_the_changes_alone_also_over_merges_and_new_base
     chains = commit(files, {}, caches[0], model)
     chains = commit(files, chains, caches[1], {0: "both have the base now"})
     model[0] = "both have the base now"
-    base_bytes, segments = chains[PLACE][0].length, set()
+    base_bytes, segments = chains[BUCKET][0].length, set()
     for batch in range(300):
         changes = {key % 1000: f"{batch}".ljust(100) for key in range(batch * 7, batch * 7 + 7)}
         model |= changes
         before = files.read_bytes
         chains = commit(files, chains, caches[batch // 3 % 2], changes)
         assert files.read_bytes - before < base_bytes / 4
-        segments.update(chains[PLACE])
+        segments.update(chains[BUCKET])
     assert len([segment for segment in segments if segment.upto and segment.is_base]) > 2
     assert len([segment for segment in segments if segment.upto and not segment.is_base]) > 2
     assert states(files, chains, caches[0]) == states(files, chains, caches[1]) == states(files, chains) == model
@@ -197,42 +202,42 @@ def test_a_process_catches_up_by_the_changes_alone_also_over_merges_and_new_base
 def test_a_chain_stays_short_and_its_files_small_however_large_the_base():
     files, cache = Files("mock:///ab"), Cache()
     chains = commit(files, {}, cache, filled(20_000))
-    base = chains[PLACE][0]
+    base = chains[BUCKET][0]
     written = 0
     for batch in range(500):
         chains = commit(files, chains, cache, {batch: f"{batch:03}".ljust(100, "y")})
-        assert len(chains[PLACE]) < 45
-        written += sum(segment.length for segment in chains[PLACE] if segment.file == chains[PLACE][-1].file)
-    assert chains[PLACE][0] == base
+        assert len(chains[BUCKET]) < 45
+        written += sum(segment.length for segment in chains[BUCKET] if segment.file == chains[BUCKET][-1].file)
+    assert chains[BUCKET][0] == base
     assert written < 500 * 150 * 8, "merging costs what was changed, a few times"
 
 
 def test_a_bucket_whose_changes_exceed_half_its_base_gets_a_new_base(files):
     cache = Cache()
     chains = commit(files, {}, cache, filled(100))
-    old = chains[PLACE][0]
+    old = chains[BUCKET][0]
     chains = commit(files, chains, cache, filled(60, "y"))
-    assert chains[PLACE][0].is_base
-    assert chains[PLACE][0] != old
-    assert len(steps(chains[PLACE])) == 1
+    assert chains[BUCKET][0].is_base
+    assert chains[BUCKET][0] != old
+    assert len(steps(chains[BUCKET])) == 1
     assert states(files, chains) == filled(100) | filled(60, "y")
 
 
 def test_only_some_of_many_buckets_are_compacted_at_once(files):
     """All become due together: each commit does a few, and after some commits all are done."""
-    cache, places = Cache(), [Place("count", bucket) for bucket in range(50)]
+    cache, buckets = Cache(), [BucketId("count", bucket) for bucket in range(50)]
     task = TaskStates(files, "query", {}, cache)
-    for place in places:
-        task.change(place, filled(200))
+    for bucket_id in buckets:
+        task.change(bucket_id, filled(200))
     chains = task.commit()
-    old = {place: chains[place][0] for place in places}
+    old = {bucket_id: chains[bucket_id][0] for bucket_id in buckets}
     compacted = []
     for batch in range(130):
         task = TaskStates(files, "query", chains, cache)
-        for place in places:
-            task.change(place, {batch: f"{batch:03}".ljust(100, "y")})
+        for bucket_id in buckets:
+            task.change(bucket_id, {batch: f"{batch:03}".ljust(100, "y")})
         chains = {**chains, **task.commit()}
-        compacted.append(sum(chains[place][0] != old[place] for place in places))
+        compacted.append(sum(chains[bucket_id][0] != old[bucket_id] for bucket_id in buckets))
     assert compacted[-1] == 50
     assert max(after - before for before, after in itertools.pairwise(compacted)) <= 5
 
@@ -240,18 +245,18 @@ def test_only_some_of_many_buckets_are_compacted_at_once(files):
 def test_the_cache_forgets_what_was_not_used_for_longest(files):
     task = TaskStates(files, "query", {}, Cache())
     for bucket in range(10):
-        task.change(Place("count", bucket), {"a": "x" * 1000})
+        task.change(BucketId("count", bucket), {"a": "x" * 1000})
     chains = task.commit()
     cache = Cache(limit_bytes=5000)
     for bucket in (0, 1, 2, 3, 0, 4):
         task = TaskStates(files, "query", chains, cache)
-        task.get(Place("count", bucket), "a", None)
+        task.get(BucketId("count", bucket), "a", None)
         task.commit()
     assert len(cache) == 4
     cached = []
     for bucket in range(10):
         task = TaskStates(files, "query", chains, cache)
-        if not bytes_read(files, lambda: task.get(Place("count", bucket), "a", None)):  # noqa: B023
+        if not bytes_read(files, lambda: task.get(BucketId("count", bucket), "a", None)):  # noqa: B023
             cached.append(bucket)
     assert cached == [0, 2, 3, 4]
 
@@ -267,25 +272,25 @@ def test_a_state_that_cannot_be_kept_is_named(files):
     cache = Cache()
     chains = commit(files, {}, cache, {"fine": 1})
     task = TaskStates(files, "query", chains, cache)
-    task.change(PLACE, {"fine": 2, "user-7": {"lock": threading.Lock()}})
+    task.change(BUCKET, {"fine": 2, "user-7": {"lock": threading.Lock()}})
     with pytest.raises(CheckpointError, match=r"operator 'count' can't keep the state of key 'user-7', .*pickle"):
         task.commit()
     assert len(files.names("state")) == 1
-    assert task.get(PLACE, "fine", None) == states(files, chains, cache)["fine"] == 1
+    assert task.get(BUCKET, "fine", None) == states(files, chains, cache)["fine"] == 1
 
 
 def test_one_flipped_bit_anywhere_is_found(tmp_path):
     files = Files(str(tmp_path))
     chains = commit(files, {}, Cache(), {"a": 1, "b": 2})
     [name] = files.names("state")
-    data = files._read(name)
+    data = (tmp_path / name).read_bytes()
     for position in range(len(data)):
         flipped = bytearray(data)
         flipped[position] ^= 1
-        files._write(name, bytes(flipped))
+        (tmp_path / name).write_bytes(flipped)
         with pytest.raises(CheckpointError, match=rf"{name}, with states of operator 'count', is damaged"):
             states(files, chains)
-    files._write(name, data[:-1])
+    (tmp_path / name).write_bytes(data[:-1])
     with pytest.raises(CheckpointError, match="is damaged"):
         states(files, chains)
     files.delete(name)
@@ -312,7 +317,7 @@ def test_segments_are_plain_lists_in_json():
 
 def test_a_change_of_all_that_is_left_names_nothing_that_is_gone(files):
     chains = commit(files, commit(files, {}, Cache(), filled(100)), Cache(), {1: "new"}, deleted=[*range(2, 100), 0])
-    (base,) = chains[PLACE]
+    (base,) = chains[BUCKET]
     assert base.is_base
     assert base.length < 100
     assert states(files, chains) == {1: "new"}
@@ -328,11 +333,11 @@ def test_keys_that_come_and_go_leave_nothing(staying, tmp_path):
         before = set(files.names("state"))
         new = {(number, key): key for key in range(50)}
         chains = commit(files, chains, cache, new, [(number - 1, key) for key in range(50)] if number else ())
-        written = sum(len(files._read(name)) for name in set(files.names("state")) - before)
-        bucket = cache.take("query", PLACE)
+        written = sum(size_of(files, name) for name in set(files.names("state")) - before)
+        bucket = cache.take("query", BUCKET)
         entries = sum(len(one.states) + len(one.deleted) for one in bucket.changed.values())
-        cache.put("query", PLACE, bucket)
-        sizes.append((written, sum(one.length for one in chains[PLACE]), len(chains[PLACE]), entries))
+        cache.put("query", BUCKET, bucket)
+        sizes.append((written, sum(one.length for one in chains[BUCKET]), len(chains[BUCKET]), entries))
     early, late = (map(max, zip(*some, strict=True)) for some in (sizes[10:40], sizes[-30:]))
     assert all(after <= 1.2 * before for before, after in zip(early, late, strict=True))
     assert len(states(files, chains)) == staying + 50 + (not staying)

@@ -42,12 +42,13 @@ def test_blobs_are_known_by_their_bytes(files):
         files.check(Blob("state/none", blob.digest), "digits")
 
 
-def test_a_large_blob_is_checked_whole(files):
+def test_a_large_blob_is_checked_whole(tmp_path):
+    files = Files(str(tmp_path))
     data = bytearray(os.urandom(2_500_000))
     blob = files.keep("state/", bytes(data))
     files.check(blob, "noise")
     data[-1] ^= 1
-    files._write(blob.file, bytes(data))
+    (tmp_path / blob.file).write_bytes(data)
     with pytest.raises(CheckpointError, match="is damaged"):
         files.check(blob, "noise")
 

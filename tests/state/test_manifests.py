@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.state.buckets import Cache, Place, TaskStates
+from penstock.state.buckets import BucketId, Cache, TaskStates
 from penstock.state.files import Files
 from penstock.state.manifests import Manifest, Manifests, Output
 
-PLACES = [Place("count", bucket) for bucket in range(3)]
+BUCKETS = [BucketId("count", bucket) for bucket in range(3)]
 
 
 @pytest.fixture(params=["path", "another file system"])
@@ -32,13 +32,13 @@ def run(files, log, batches, cache=None):
     cache = cache or Cache()
     for batch in batches:
         task = TaskStates(files, "q", log.chains(), cache)
-        task.change(PLACES[batch % 3], {batch % 20: batch})
+        task.change(BUCKETS[batch % 3], {batch % 20: batch})
         assert log.write(manifest(batch, task.commit()))
 
 
 def all_states(files, chains):
     task = TaskStates(files, "q", chains, Cache())
-    return {place: dict(task.items(place)) for place in PLACES}
+    return {bucket_id: dict(task.items(bucket_id)) for bucket_id in BUCKETS}
 
 
 def test_a_manifest_comes_back_as_it_was_written(files):
@@ -46,7 +46,7 @@ def test_a_manifest_comes_back_as_it_was_written(files):
     assert log.latest() is None
     assert log.chains() == {}
     run(files, log, range(7))
-    written = manifest(7, {PLACES[1]: log.chains()[PLACES[1]], PLACES[2]: log.chains()[PLACES[2]][:1]}, closed=True)
+    written = manifest(7, {BUCKETS[1]: log.chains()[BUCKETS[1]], BUCKETS[2]: log.chains()[BUCKETS[2]][:1]}, closed=True)
     assert log.write(written)
     for reader in (log, Manifests(files)):
         assert bare(reader.latest()) == written
@@ -111,11 +111,11 @@ def test_a_manifest_of_another_copy_is_noticed(tmp_path):
 def test_a_whole_manifest_leaves_nothing_of_what_was_before(files):
     log = Manifests(files)
     run(files, log, range(5))
-    only = {PLACES[1]: log.chains()[PLACES[1]]}
+    only = {BUCKETS[1]: log.chains()[BUCKETS[1]]}
     assert log.write(manifest(5, only), is_whole=True)
     run(files, log, range(6, 8))
     assert Manifests(files).chains() == log.chains()
-    assert log.chains().keys() == {PLACES[0], PLACES[1]}
+    assert log.chains().keys() == {BUCKETS[0], BUCKETS[1]}
 
 
 def test_one_flipped_bit_anywhere_is_found(tmp_path):

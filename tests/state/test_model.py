@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state import chains as chains_module
-from penstock.state.buckets import Cache, Place, TaskStates
+from penstock.state.buckets import BucketId, Cache, TaskStates
 from penstock.state.files import Files
 from penstock.state.manifests import Manifest, Manifests
 
-PLACES = [Place(operator, bucket) for operator in ("count", "total") for bucket in range(3)]
+BUCKETS = [BucketId(operator, bucket) for operator in ("count", "total") for bucket in range(3)]
 KEYS = [*range(12), *(f"key {number}" for number in range(12)), None, (1, "x"), 2.5]
 
 ATTEMPT = st.fixed_dictionaries(
     {
         "process": st.integers(0, 2),
         "seed": st.integers(0, 2**32),
-        "places": st.sets(st.sampled_from(PLACES), min_size=1, max_size=4),
+        "buckets": st.sets(st.sampled_from(BUCKETS), min_size=1, max_size=4),
         "most_keys": st.sampled_from([1, 1, 2, 5, 25]),
         "end": st.sampled_from(["abandon", "lose", "commit in vain", "commit"]),
     }
@@ -34,16 +34,16 @@ class Model:
         self.files = Files(root)
         self.caches = [Cache(cache_bytes) for _ in range(3)]
         self.logs = [Manifests(self.files) for _ in range(3)]
-        self.truth = {place: {} for place in PLACES}
+        self.truth = {bucket_id: {} for bucket_id in BUCKETS}
         self.segments = set()
         self.fill()
 
     def fill(self):
-        """Give some places a large base, so that changes to them are merged before there is another base."""
+        """Give some buckets a large base, so that changes to them are merged before there is another base."""
         task = TaskStates(self.files, "q", {}, Cache())
-        for place in PLACES[::2]:
-            task.change(place, {"ballast": ["x" * 2000]})
-            self.truth[place] = {"ballast": ["x" * 2000]}
+        for bucket_id in BUCKETS[::2]:
+            task.change(bucket_id, {"ballast": ["x" * 2000]})
+            self.truth[bucket_id] = {"ballast": ["x" * 2000]}
         assert self.logs[0].write(Manifest(0, "local", "q", {}, 3, {}, task.commit(), {}))
 
     def work(self, attempt):
@@ -51,22 +51,22 @@ class Model:
         choose = random.Random(attempt["seed"])
         task = TaskStates(self.files, "q", self.logs[attempt["process"]].chains(), self.caches[attempt["process"]])
         truth = copy.deepcopy(self.truth)
-        for place in sorted(attempt["places"]):
-            assert dict(task.items(place)) == truth[place]
+        for bucket_id in sorted(attempt["buckets"]):
+            assert dict(task.items(bucket_id)) == truth[bucket_id]
             states, deleted = {}, []
             for key in choose.sample(KEYS, choose.randint(0, attempt["most_keys"])):
-                state = task.get(place, key, None)
-                assert state == truth[place].get(key)
+                state = task.get(bucket_id, key, None)
+                assert state == truth[bucket_id].get(key)
                 if state is not None and choose.random() < 0.3:
                     deleted.append(key)
-                    del truth[place][key]
+                    del truth[bucket_id][key]
                     continue
                 state = [] if state is None else state
                 state.append(choose.randint(0, 9))
                 states[key] = state
-                truth[place][key] = list(state)
+                truth[bucket_id][key] = list(state)
             if states or deleted:
-                task.change(place, states, deleted)
+                task.change(bucket_id, states, deleted)
         return task, truth
 
     def run(self, number, failed, done, is_swept):
@@ -91,7 +91,7 @@ class Model:
         fresh = Manifests(self.files)
         for cache, log in [*zip(self.caches, self.logs), (Cache(), fresh)]:
             task = TaskStates(self.files, "q", log.chains(), cache)
-            assert {place: dict(task.items(place)) for place in PLACES} == self.truth
+            assert {bucket_id: dict(task.items(bucket_id)) for bucket_id in BUCKETS} == self.truth
 
 
 @given(batches=st.lists(BATCH, min_size=1, max_size=40), cache_bytes=st.sampled_from([0, 1000, 1 << 20]))
@@ -109,7 +109,7 @@ def test_long_histories_of_small_changes(tmp_path, seed):
         return {
             "process": choose.choice([0, 0, 1, 2]),
             "seed": choose.getrandbits(32),
-            "places": set(choose.sample(PLACES, choose.choice([1, 1, 6]))),
+            "buckets": set(choose.sample(BUCKETS, choose.choice([1, 1, 6]))),
             "most_keys": choose.choice([1, 1, 1, 3]),
             "end": choose.choice(["abandon", "lose", "commit in vain"]),
         }

@@ -1,1 +1,1 @@
-"""The command line: the only place that prints and that turns errors into exit codes."""
+"""The command line: the only code that turns errors into exit codes, and, with the console sink, that prints."""

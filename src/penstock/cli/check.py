@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.compare import Output, difference_as_sets, difference_in_order
+from penstock.cli.compare import EngineOutput, difference_as_sets, difference_in_order
 from penstock.cli.load import load_flow
 from penstock.cli.options import parsed_option
 from penstock.cli.progress import wait_with_progress
@@ -69,11 +69,11 @@ def check_graph(graph: Graph, engines: Sequence[Engine]) -> tuple[list[str], boo
     _check_sources(graph)
     checked = with_collecting_sinks(graph)
     sinks = [node for node in checked.nodes if isinstance(node.kind, Writes)]
-    found: dict[str, list[Output]] = {node.name: [] for node in sinks}
+    found: dict[str, list[EngineOutput]] = {node.name: [] for node in sinks}
     for engine in engines:
         _run(checked, engine)
         for node in sinks:
-            found[node.name].append(Output(engine.name, _collected(node).items))
+            found[node.name].append(EngineOutput(engine.name, _collected(node).items))
     promises = promised(checked)
     lines: list[str] = []
     is_same = True
@@ -87,7 +87,7 @@ def check_graph(graph: Graph, engines: Sequence[Engine]) -> tuple[list[str], boo
 # What a sink may be compared by
 
 
-class Level(IntEnum):
+class Guarantee(IntEnum):
     """How much of a stream every engine gives alike; the higher, the less."""
 
     ORDER = 0
@@ -99,7 +99,7 @@ class Level(IntEnum):
 class Promise:
     """What every engine gives alike, and why it is no more."""
 
-    level: Level = Level.ORDER
+    guarantee: Guarantee = Guarantee.ORDER
     because: str = ""
 
 
@@ -109,7 +109,7 @@ def promised(graph: Graph) -> dict[str, Promise]:
     for node in graph.nodes:
         # A control input leads back, to what has no promise yet; an operator that has one counts as arrival's.
         above = (promises[ref.node] for ref in connected(node.inputs))
-        promises[node.name] = _kept(node, max(above, key=lambda promise: promise.level, default=Promise()))
+        promises[node.name] = _kept(node, max(above, key=lambda promise: promise.guarantee, default=Promise()))
     return promises
 
 
@@ -120,32 +120,32 @@ def _kept(node: Node, above: Promise) -> Promise:
     remembers = False
     match node.kind:
         case Loops(operator=Merge()):
-            own = Promise(Level.SET, f"{name} interleaves its inputs in arrival order")
+            own = Promise(Guarantee.SET, f"{name} interleaves its inputs in arrival order")
         case Loops(operator=operator):
             remembers = operator.kind != "stateless"
             if len(node.inputs) + len(node.controls) > 1 and not isinstance(operator, Zip):
-                own = Promise(Level.SET, f"{name} is a driver loop with several inputs, which may observe arrival")
+                own = Promise(Guarantee.SET, f"{name} is a driver loop with several inputs, which may observe arrival")
         case Waits(keys=keys, lateness=lateness):
             is_join = len(keys) > 1
             remembers = not is_join or lateness is not None
             if is_join:
-                own = Promise(Level.SET, f"{name} is a join, which promises the set of its results")
+                own = Promise(Guarantee.SET, f"{name} is a join, which promises the set of its results")
         case Remembers(ttl=ttl, time=time):
             remembers = True
             if ttl is not None and time is None:
-                own = Promise(Level.NOTHING, f"{name} forgets by the clock (give it time= to forget by event time)")
+                own = Promise(Guarantee.NOTHING, f"{name} forgets by the clock (give it time= to forget by event time)")
         case Applies() if not node.ordered:
-            own = Promise(Level.SET, f"{name} has ordered=False")
-    if above.level is Level.SET and remembers:
-        return Promise(Level.NOTHING, f"{name} depends on the order of its input, and {above.because}")
-    return max(above, own, key=lambda promise: promise.level)
+            own = Promise(Guarantee.SET, f"{name} has ordered=False")
+    if above.guarantee is Guarantee.SET and remembers:
+        return Promise(Guarantee.NOTHING, f"{name} depends on the order of its input, and {above.because}")
+    return max(above, own, key=lambda promise: promise.guarantee)
 
 
 # Running without writing
 
 
 def with_collecting_sinks(graph: Graph) -> Graph:
-    """The same graph with a list in place of each sink, and of each driver loop without outputs."""
+    """The same graph with a list instead of each sink, and of each driver loop without outputs."""
     return Graph(graph.flow, tuple(made for node in graph.nodes for made in _collecting(node)))
 
 
@@ -154,8 +154,8 @@ def _collecting(node: Node) -> Iterator[Node]:
         yield dataclasses.replace(node, kind=Writes(Collect()))
     elif isinstance(node.kind, Loops) and node.outputs == 0:
         # It writes somewhere, or why is it there: what reaches its inputs is compared, and it is not run.
-        for place, ref in enumerate(connected(node.inputs)):
-            name = node.name if place == 0 else f"{node.name}-input-{place}"
+        for number, ref in enumerate(connected(node.inputs)):
+            name = node.name if number == 0 else f"{node.name}-input-{number}"
             yield dataclasses.replace(node, name=name, kind=Writes(Collect()), inputs=(ref,), controls=())
     else:
         yield node
@@ -193,16 +193,16 @@ def _run(graph: Graph, engine: Engine) -> None:
     click.echo(f"{graph.flow} on {engine.name}: {report.elapsed_seconds:.1f} s", err=True)
 
 
-def _compared(sink: str, outputs: Sequence[Output], promise: Promise) -> tuple[list[str], bool]:
+def _compared(sink: str, outputs: Sequence[EngineOutput], promise: Promise) -> tuple[list[str], bool]:
     """The lines about one sink, and whether what is promised of it was kept."""
-    in_order = promise.level is Level.ORDER
+    in_order = promise.guarantee is Guarantee.ORDER
     note = "" if in_order else f" (compared as a set, because {promise.because})"
     lines = difference_in_order(outputs) if in_order else difference_as_sets(outputs)
     engines = ", ".join(output.engine for output in outputs)
     if not lines:
         count = len(outputs[0].items)
         return [f"{sink}: {count:,} tuple{'' if count == 1 else 's'}, the same on {engines}{note}"], True
-    if promise.level is Level.NOTHING:
+    if promise.guarantee is Guarantee.NOTHING:
         return [f"{sink}: not the same on {engines}, which is allowed, because {promise.because}"], True
     if in_order:
         return [f"{sink}: {lines[0]}", *lines[1:]], False

@@ -17,17 +17,17 @@ _NOTHING = object()
 
 
 @dataclass(frozen=True)
-class Output:
+class EngineOutput:
     """What one engine gave to one sink."""
 
     engine: str
     items: Sequence[Any]
 
 
-def difference_in_order(outputs: Sequence[Output]) -> list[str]:
-    """The first place where an engine differs from the first one, as lines to print; empty where there is none.
+def difference_in_order(outputs: Sequence[EngineOutput]) -> list[str]:
+    """The first position at which an engine differs from the first one, as lines to print; empty where there is none.
 
-    >>> print(*difference_in_order([Output("sequential", [1, 2, 3]), Output("local", [1, 2])]), sep="\\n")
+    >>> print(*difference_in_order([EngineOutput("sequential", [1, 2, 3]), EngineOutput("local", [1, 2])]), sep="\\n")
     the first difference is at position 2
       sequential, 3 tuples
           0: 1
@@ -39,24 +39,24 @@ def difference_in_order(outputs: Sequence[Output]) -> list[str]:
         > 2: has ended
     """
     reference, *others = outputs
-    places = [_first_difference(reference.items, other.items) for other in others]
-    found = [place for place in places if place is not None]
+    positions = [_first_difference(reference.items, other.items) for other in others]
+    found = [position for position in positions if position is not None]
     if not found:
         return []
-    place = min(found)
-    lines = [f"the first difference is at position {place:,}"]
+    position = min(found)
+    lines = [f"the first difference is at position {position:,}"]
     for output in outputs:
         lines.append(f"  {output.engine}, {_tuples(len(output.items))}")
-        for near in range(max(0, place - _CONTEXT), place + 1):
+        for near in range(max(0, position - _CONTEXT), position + 1):
             shown = short_repr(output.items[near]) if near < len(output.items) else "has ended"
-            lines.append(f"    {'>' if near == place else ' '} {near:,}: {shown}")
+            lines.append(f"    {'>' if near == position else ' '} {near:,}: {shown}")
     return lines
 
 
-def difference_as_sets(outputs: Sequence[Output]) -> list[str]:
+def difference_as_sets(outputs: Sequence[EngineOutput]) -> list[str]:
     """What one engine has and another has not, however they are ordered; empty where there is no such tuple.
 
-    >>> print(*difference_as_sets([Output("sequential", [1, 2, 2]), Output("local", [2, 1, 3])]), sep="\\n")
+    >>> print(*difference_as_sets([EngineOutput("sequential", [1, 2, 2]), EngineOutput("local", [2, 1, 3])]), sep="\\n")
     only on sequential, and not on local: 1 tuple, the first at position 2: 2
     only on local, and not on sequential: 1 tuple, the first at position 2: 3
     """
@@ -74,18 +74,18 @@ def _tuples(count: int) -> str:
 
 def _first_difference(ours: Sequence[Any], theirs: Sequence[Any]) -> int | None:
     pairs = zip_longest(ours, theirs, fillvalue=_NOTHING)
-    return next((place for place, (our, their) in enumerate(pairs) if frozen(our) != frozen(their)), None)
+    return next((position for position, (our, their) in enumerate(pairs) if frozen(our) != frozen(their)), None)
 
 
-def _only_on(here: Output, there: Output) -> list[str]:
+def _only_on(here: EngineOutput, there: EngineOutput) -> list[str]:
     left = Counter(map(frozen, there.items))
     lonely = []
-    for place, value in enumerate(here.items):
+    for position, value in enumerate(here.items):
         form = frozen(value)
         if left[form]:
             left[form] -= 1
         else:
-            lonely.append(place)
+            lonely.append(position)
     if not lonely:
         return []
     first = lonely[0]

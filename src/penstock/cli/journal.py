@@ -52,11 +52,11 @@ def table(decisions: Sequence[Decision]) -> Iterator[str]:
         )
         for one in decisions
     ]
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head) - 1)]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
     for row in (head, *rows):
         cells = [
-            cell.rjust(width) if place in (0, 4, 5) else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=False))
+            cell.rjust(width) if column in (0, 4, 5) else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
         yield "  ".join([*cells, row[-1]])
     if any(not one.is_applied for one in decisions):

@@ -19,21 +19,21 @@ _EXAMPLE = "name it as package.module:flow, path/to/file.py:flow or module:make_
 
 def load_flow(target: str) -> Flow:
     """The flow behind `module:flow`, `path/to/file.py:flow` or a factory with literal arguments."""
-    place, _, expression = target.rpartition(":") if ":" in target else (target, "", "flow")
-    if not place:
+    where, _, expression = target.rpartition(":") if ":" in target else (target, "", "flow")
+    if not where:
         raise FlowError(f"{target!r} names no module: {_EXAMPLE}")
-    module = _load_module(place)
+    module = _load_module(where)
     found = _evaluate(module, expression, target)
     if not isinstance(found, Flow):
         raise FlowError(f"{target!r} is a {type(found).__name__}, not a flow: {_EXAMPLE}")
     return found
 
 
-def _load_module(place: str) -> ModuleType:
-    if place.endswith(".py") or os.sep in place:
-        path = Path(place)
+def _load_module(where: str) -> ModuleType:
+    if where.endswith(".py") or os.sep in where:
+        path = Path(where)
         if not path.is_file():
-            raise FlowError(f"there is no file {place!r} (looked from {os.getcwd()!r})")
+            raise FlowError(f"there is no file {where!r} (looked from {os.getcwd()!r})")
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
         assert spec.loader is not None
@@ -44,11 +44,11 @@ def _load_module(place: str) -> ModuleType:
         return module
     sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(where)
     except ModuleNotFoundError as error:
-        if error.name is None or not (place + ".").startswith(error.name + "."):
+        if error.name is None or not (where + ".").startswith(error.name + "."):
             raise  # the module is there, and something it imports is not
-        raise FlowError(f"there is no module {place!r}: {_EXAMPLE}") from None
+        raise FlowError(f"there is no module {where!r}: {_EXAMPLE}") from None
 
 
 def _evaluate(module: ModuleType, expression: str, target: str) -> Any:

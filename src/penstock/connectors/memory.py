@@ -113,7 +113,7 @@ def _digest(values: Sequence[Any], position: int) -> str:
     """
     between = range(0, position, max(1, position // _SAMPLED))
     edges = [*range(min(_EDGE_VALUES, position)), *range(max(0, position - _EDGE_VALUES), position)]
-    told = "\n".join(_told(values[place]) for place in sorted({*between, *edges}))
+    told = "\n".join(_told(values[index]) for index in sorted({*between, *edges}))
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The only code that decides where a run goes on in a source that an earlier one has read, and whether it may."""
+"""Where a run goes on in a source that an earlier one has read, and whether its partitions are still what was read."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Socket(Source):
             is_open = bool(block)
             lines, _ = cutter.feed(block) if is_open else cutter.finish()
             if lines:
-                values = [self._decoded(line, position + place + 1) for place, line in enumerate(lines)]
+                values = [self._decoded(line, position + number) for number, line in enumerate(lines, 1)]
                 position += len(lines)
                 yield Chunk(values, position)
 

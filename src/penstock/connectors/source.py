@@ -15,7 +15,7 @@ from penstock.schema import Schema
 Offset = Mapping[str, int]
 """How far each partition was read: its name and a position in it; plain enough for JSON."""
 WHOLE = 1 << 62
-"""The position behind all of a partition whose length nobody knew when it was to be read."""
+"""The position behind all of a partition whose length was not known when it was to be read."""
 OnChange = Literal["error", "restart"]
 
 

@@ -20,7 +20,7 @@ _ENDED = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED|LOST|KILLED)
 
 
 def check_master(master: str) -> None:
-    """`FlowError` where nobody answers at any address of a standalone master; Spark would try for over a minute."""
+    """`FlowError` where no address answers of a standalone master; Spark would try for over a minute."""
     if not master.startswith("spark://"):
         return
     reasons = []
@@ -45,7 +45,7 @@ def executor_ends(log: str) -> list[str]:
 
 
 def is_stopped(context: Any) -> bool:
-    """Whether somebody has stopped this Spark: on this side, in the JVM, or from the master."""
+    """Whether this Spark was stopped: on this side, in the JVM, or from the master."""
     return context._jsc is None or bool(context._jsc.sc().isStopped())
 
 
@@ -73,7 +73,7 @@ def why_no_executors(spark: Any, is_wanted: Callable[[], bool]) -> str | None:
 
 
 def _limit(context: Any) -> float | None:
-    """How long to wait; a resource manager with a queue gets as long as it takes, unless somebody says else."""
+    """How long to wait; a resource manager with a queue gets as long as it takes, unless a setting says otherwise."""
     conf = context.getConf()
     if context.master.startswith("local") and "-cluster" not in context.master:
         return None

@@ -1,4 +1,4 @@
-"""The only code that makes Spark sessions, and the only words for what can be wrong with Java."""
+"""The only code that starts Spark, and the only words for what can be wrong with Java."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _start_java(settings: Mapping[str, str]) -> None:
 
 
 class _JavaLog:
-    """The file that our JVM writes its messages to: gone when the process ends, unless somebody was told about it."""
+    """The file that our JVM writes its messages to: gone when the process ends, unless a message has named it."""
 
     def __init__(self) -> None:
         self._path: str | None = None

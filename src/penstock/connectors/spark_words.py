@@ -1,4 +1,4 @@
-"""The only code that reads Spark's words: what happened, out of pages of frames."""
+"""The only code that finds out of Spark's messages, which are pages of frames, what has happened."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Engine(ABC):
 
 
 def stopped_at_exit(job: Job) -> Job:
-    """The job; if nobody waits for it, it ends at once when Python does, and leaves no process and no lock behind."""
+    """The job; one that is never waited for ends at once when Python does, and leaves no process and no lock behind."""
     if not _running:
         atexit.unregister(_stop_all)  # so that it is called before what was registered since: Spark's, for one
         atexit.register(_stop_all)

@@ -108,7 +108,7 @@ class LiveJob(BackgroundJob):
         rescale(self._run, name, replicas)
 
     def set_policy(self, policy: Any) -> None:
-        self._run.scheduler.policy = resolve_policy(policy)
+        self._run.scheduler.set_policy(resolve_policy(policy))
 
     def unfuse(self, name: str) -> None:
         """Take an operator out of its fused loop, from the next chunk on: it and what follows it run on their own."""

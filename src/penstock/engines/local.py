@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
 from penstock.elasticity.loop import Elastic
@@ -32,7 +32,8 @@ class Local(LiveEngine):
     `threading` is `"dynamic"` (any of `threads` workers runs any operator), `"dedicated"` (a thread for each operator)
     or `"manual"` (one thread that carries what it has read to the end before it reads more). Queues hold `queue_size`
     tuples; where a flow forks and rejoins they may grow to `queue_limit`. A driver loop is preempted after `quantum`
-    seconds. With `threads="auto"`, threads and replicas find their own number, as `elastic` says; a number that you
+    seconds, unless its policy lets it go on; a function is given about `slice_seconds` of work at once. With
+    `threads="auto"`, threads and replicas find their own number, as `elastic` says; a number that you
     give stays as it is.
     """
 
@@ -61,6 +62,9 @@ class Local(LiveEngine):
         clock: Clock | None = None,
         driver: Callable[[Clock], Driver] | None = None,
         port: Callable[[str, int], Port] = Port,
+        slice_seconds: float = 0.001,
+        buckets: int = 64,
+        partitioner: Callable[[Any], int] | None = None,
     ) -> None:
         options = RuntimeOptions(
             threads=threads,
@@ -80,6 +84,9 @@ class Local(LiveEngine):
             fuse=fuse,
             record_arrivals=record_arrivals,
             port=port,
+            slice_seconds=slice_seconds,
+            buckets=buckets,
+            partitioner=partitioner,
         )
         super().__init__(options, self.has_gil, is_elastic=threads == "auto" and driver is None)
         self.clock = clock or SystemClock()

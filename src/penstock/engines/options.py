@@ -9,14 +9,14 @@ from typing import Any, Literal
 from penstock.elasticity.loop import Elastic
 from penstock.errors import FlowError
 from penstock.observe.machine import available_cores
-from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
+from penstock.ordering.reorder import Downstream, LockedBuffer, ReorderBuffer, Ring
 from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Settings
 
-_REORDER: Mapping[str, Callable[[int, Outlet], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
+_REORDER: Mapping[str, Callable[[int, Downstream], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
 _KEYED_QUEUES: Mapping[str, Callable[[], Worklist[Any]]] = {
     "hybrid": HybridQueue,
     "shared": SharedQueue,
@@ -62,6 +62,9 @@ class RuntimeOptions:
     fuse: bool = True
     record_arrivals: bool = False
     port: Callable[[str, int], Port] = Port
+    slice_seconds: float = 0.001
+    buckets: int = 64
+    partitioner: Callable[[Any], int] | None = None
 
     def __post_init__(self) -> None:
         if self.threads != "auto" and not _is_count(self.threads):
@@ -70,7 +73,7 @@ class RuntimeOptions:
             raise _refused(f"threading= is 'dynamic', 'dedicated' or 'manual', not {self.threading!r}")
         if self.queue_size < 1 or self.queue_limit < self.queue_size:
             raise _refused(f"1 <= queue_size <= queue_limit must hold, not {self.queue_size}, {self.queue_limit}")
-        for option in "replicas", "reorder_size":
+        for option in "replicas", "reorder_size", "buckets":
             if not _is_count(count := getattr(self, option)):
                 raise _refused(f"{option}= is a number from 1 up, not {count!r}")
         if not 0 <= self.helping <= 1:
@@ -78,8 +81,11 @@ class RuntimeOptions:
         for option, known in _KNOWN.items():
             if (value := getattr(self, option)) not in known:
                 raise _refused(f"{option}= is one of {', '.join(map(repr, known))}, not {value!r}")
-        if self.quantum <= 0:
-            raise _refused(f"quantum= is a number of seconds above 0, not {self.quantum!r}")
+        for option in "quantum", "slice_seconds":
+            if not (seconds := getattr(self, option)) > 0:
+                raise _refused(f"{option}= is a number of seconds above 0, not {seconds!r}")
+        if self.partitioner is not None and not callable(self.partitioner):
+            raise _refused(f"partitioner= is a function from a key to a number, not {self.partitioner!r}")
 
     @property
     def most_threads(self) -> int:
@@ -105,6 +111,7 @@ class RuntimeOptions:
             queue_size=self.queue_size,
             queue_limit=self.queue_limit,
             quantum_seconds=self.quantum,
+            chunk_seconds=self.slice_seconds,
             record_arrivals=self.record_arrivals,
             replicas=self.replicas,
             stateless_replicas=max(self.most_threads, self.replicas) if has_processes else 0,
@@ -116,6 +123,8 @@ class RuntimeOptions:
             reorder_size=self.reorder_size,
             split=_SPLITS[self.split],
             worklist=_KEYED_QUEUES[self.keyed_queue],
+            buckets=self.buckets,
+            partitioner=self.partitioner,
             fuses=self.fuse and self.threading != "dedicated",
             port=self.port,
         )

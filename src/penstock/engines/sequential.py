@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from penstock.clock import Clock, SystemClock
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
-from penstock.engines.sequential_cells import Cell, cell_of
+from penstock.engines.sequential_actors import Actor, actor_of
 from penstock.errors import FlowError, PenstockError
 from penstock.flow.nodes import Graph, PortRef
 from penstock.observe.arrivals import Arrivals, Sight
@@ -67,7 +67,7 @@ class Sequential(Engine):
 class _SequentialJob(BackgroundJob):
     def __init__(self, engine: Sequential, graph: Graph, at_end: AtEnd) -> None:
         self._stop = StopSignal()
-        self._run = Run(engine, graph, at_end, self._stop)
+        self._run = SequentialRun(engine, graph, at_end, self._stop)
         self._background = Background(self._run.to_the_end, name=f"penstock-{graph.flow}")
 
     def _ask_to_stop(self, drain: bool) -> None:
@@ -80,7 +80,7 @@ class _SequentialJob(BackgroundJob):
         return self._run.counts()
 
 
-class Run:
+class SequentialRun:
     """Everything that one run needs; owned by its thread."""
 
     def __init__(self, engine: Sequential, graph: Graph, at_end: AtEnd, stop: StopSignal) -> None:
@@ -91,30 +91,30 @@ class Run:
         self.recorded: dict[str, list[Sight]] = {}
         self.closes = at_end == "close"
         self._started = self.clock.now()
-        self._opened: deque[Cell] = deque()
+        self._opened: deque[Actor] = deque()
         """Those that are to be left, in this order."""
-        self._current: Cell | None = None
-        """Whose code is running."""
+        self._current: Actor | None = None
+        """The one whose code is running."""
         self._ready: list[int] = []
         self._latencies: deque[float] = deque(maxlen=100_000)
         self._tuples_read = 0
         self._async_runner: asyncio.Runner | None = None
-        self.cells = [cell_of(self, place, node) for place, node in enumerate(graph.nodes)]
-        by_name = {cell.node.name: cell for cell in self.cells}
-        for cell in self.cells:
-            for port, targets in enumerate(cell.targets):
-                for reader in graph.readers.get(PortRef(cell.node.name, port), ()):
+        self.actors = [actor_of(self, number, node) for number, node in enumerate(graph.nodes)]
+        by_name = {actor.node.name: actor for actor in self.actors}
+        for actor in self.actors:
+            for port, targets in enumerate(actor.targets):
+                for reader in graph.readers.get(PortRef(actor.node.name, port), ()):
                     targets.append((by_name[reader.node], reader.port))
-                    by_name[reader.node].writers.append(cell)
+                    by_name[reader.node].writers.append(actor)
 
     def to_the_end(self) -> Report:
         has_failed = True
         try:
-            for cell in reversed(self.cells):  # sinks first: what can't be written need not be read
+            for actor in reversed(self.actors):  # sinks first: what can't be written need not be read
                 if self.stop.at_once:
                     break
-                self._opened.append(cell)
-                self._in(cell, cell.open, " when it was opened")
+                self._opened.append(actor)
+                self._in(actor, actor.open, " when it was opened")
             else:
                 self._read_everything()
                 if not self.stop.at_once:
@@ -129,28 +129,28 @@ class Run:
     def abandoned(self, where: str) -> Report:
         """Called by another thread: an operator does not come back. Close the others, and tell."""
         stuck = self._current
-        self._opened = deque(cell for cell in self._opened if cell is not stuck)
+        self._opened = deque(actor for actor in self._opened if actor is not stuck)
         self._leave(has_failed=False)
         return self._report([LeftBehind("the engine" if stuck is None else stuck.node.name, where)])
 
-    def _in(self, cell: Cell, call: Callable[[], T], when: str = "") -> T:
-        """Let a cell do something; what users' code raises names its operator."""
-        self._current = cell
+    def _in(self, actor: Actor, call: Callable[[], T], when: str = "") -> T:
+        """Let an actor do something; what users' code raises names its operator."""
+        self._current = actor
         try:
             return call()
         except BaseException as error:
-            found = told(self.graph.flow, [cell.node], error, when)
+            found = told(self.graph.flow, [actor.node], error, when)
             raise found from found.__cause__
         finally:
             self._current = None
 
     def _leave(self, has_failed: bool) -> None:
-        """Each once, whoever asks; the first error is raised, unless the run has failed already."""
+        """Each once; the first error is raised, unless the run has failed already."""
         first: PenstockError | None = None
         while self._opened:
-            cell = self._opened.popleft()
+            actor = self._opened.popleft()
             try:
-                self._in(cell, partial(cell.leave, has_failed), " when it was closed")
+                self._in(actor, partial(actor.leave, has_failed), " when it was closed")
             except PenstockError as error:
                 first = first or error
         if first is not None and not has_failed:
@@ -162,7 +162,7 @@ class Run:
             self.engine.name,
             self.clock.now() - self._started,
             self.counts(),
-            Latency.of(tuple(self._latencies)),
+            Latency.of(tuple(self._latencies), tuple(self._latencies)),  # nothing waits before it is worked on
             arrivals=Arrivals({loop: tuple(sights) for loop, sights in self.recorded.items()})
             if self.engine.record_arrivals
             else None,
@@ -170,13 +170,13 @@ class Run:
         )
 
     def counts(self) -> dict[str, OperatorReport]:
-        return {cell.node.name: cell.counts() for cell in self.cells}
+        return {actor.node.name: actor.counts() for actor in self.actors}
 
-    def wake(self, cell: Cell) -> None:
-        heapq.heappush(self._ready, -cell.place)
+    def wake(self, actor: Actor) -> None:
+        heapq.heappush(self._ready, -actor.number)
 
     def wait_for(self, awaitable: Callable[[], Any], timeout_seconds: float | None) -> Any:
-        """Run a coroutine to its end on this run's event loop."""
+        """SequentialRun a coroutine to its end on this run's event loop."""
         if self._async_runner is None:
             self._async_runner = asyncio.Runner()
         try:
@@ -186,18 +186,18 @@ class Run:
 
     def _read_everything(self) -> None:
         self._settle()
-        sources = [cell for cell in self.cells if not cell.node.inputs]
+        sources = [actor for actor in self.actors if not actor.node.inputs]
         while sources and not self.stop.requested:
             idle_seconds = min([self._read_one(source) for source in sources])
             sources = [source for source in sources if not (source.is_done or source.has_ended)]
             if idle_seconds == math.inf:
-                return  # all that is left waits for control inputs, and nobody will send anything
+                return  # all that is left waits for control inputs, and nothing will be sent there
             if sources and idle_seconds > 0:
                 self.clock.sleep(min(idle_seconds, _LONGEST_SLEEP_SECONDS))
         for source in sources:  # a driver loop sees that it is to stop, and gets its last say
             self._read_one(source)
 
-    def _read_one(self, source: Cell) -> float:
+    def _read_one(self, source: Actor) -> float:
         """Read a tuple and let it through; returns how long to wait if there was none."""
         started = self.clock.now()
         idle_seconds = self._in(source, source.turn)
@@ -208,25 +208,25 @@ class Run:
         return idle_seconds
 
     def _settle(self) -> None:
-        """Run whoever has something to do, the last in the flow first, until nobody has."""
+        """SequentialRun the actors that have something to do, the last in the flow first, until none has."""
         while self._ready and not self.stop.at_once:
-            cell = self.cells[-heapq.heappop(self._ready)]
-            if not cell.is_done:
-                self._in(cell, cell.step)
+            actor = self.actors[-heapq.heappop(self._ready)]
+            if not actor.is_done:
+                self._in(actor, actor.step)
 
     def _let_everything_out(self) -> None:
         """The sources have ended: close their streams; what rests then waits for control inputs only."""
         if not self.closes:
             return
-        for cell in self.cells:
-            if not cell.node.inputs and not cell.is_done:
-                cell.complete()
+        for actor in self.actors:
+            if not actor.node.inputs and not actor.is_done:
+                actor.complete()
         self._settle()
-        for cell in self.cells:
-            if not cell.is_done:
-                cell.close_controls()
+        for actor in self.actors:
+            if not actor.is_done:
+                actor.close_controls()
                 self._settle()
-        if stuck := [cell.node.name for cell in self.cells if not cell.is_done]:
+        if stuck := [actor.node.name for actor in self.actors if not actor.is_done]:
             if self.stop.at_once:
                 return
             raise FlowError(

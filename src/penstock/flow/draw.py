@@ -53,7 +53,7 @@ def explain(graph: Graph) -> str:
 def to_mermaid(flow: str, nodes: Iterable[Node]) -> str:
     """A Mermaid flowchart; sources and sinks are rounded, control inputs dotted."""
     nodes = list(nodes)
-    ids = {node.name: f"n{place}" for place, node in enumerate(nodes)}
+    ids = {node.name: f"n{number}" for number, node in enumerate(nodes)}
     lines = ["---", f"title: {flow}", "---", "flowchart LR"]
     for node in nodes:
         left, right = ("([", "])") if isinstance(node.kind, Reads | Writes) else ("[", "]")
@@ -67,18 +67,18 @@ def to_mermaid(flow: str, nodes: Iterable[Node]) -> str:
 def to_svg(nodes: Iterable[Node]) -> str:
     """Boxes in columns by their distance from the sources."""
     nodes = list(nodes)
-    places = _places(nodes)
-    width = max((x for x, _ in places.values()), default=0) + _BOX_WIDTH + _MARGIN
-    height = max((y for _, y in places.values()), default=0) + _BOX_HEIGHT + _MARGIN
+    corners = _corners(nodes)
+    width = max((x for x, _ in corners.values()), default=0) + _BOX_WIDTH + _MARGIN
+    height = max((y for _, y in corners.values()), default=0) + _BOX_HEIGHT + _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
         'font-size="13"><defs><marker id="penstock-arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
         'markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#567"/></marker></defs>'
     ]
     for node in nodes:
-        x, y = places[node.name]
+        x, y = corners[node.name]
         for ref in node.upstream:
-            from_x, from_y = places[ref.node]
+            from_x, from_y = corners[ref.node]
             start, end = (from_x + _BOX_WIDTH, from_y + _BOX_HEIGHT // 2), (x, y + _BOX_HEIGHT // 2)
             bend = (start[0] + end[0]) // 2
             dashes = "" if ref in node.inputs else ' stroke-dasharray="4 3"'
@@ -87,7 +87,7 @@ def to_svg(nodes: Iterable[Node]) -> str:
                 f'stroke="#567"{dashes} marker-end="url(#penstock-arrow)"/>'
             )
     for node in nodes:
-        x, y = places[node.name]
+        x, y = corners[node.name]
         radius = _BOX_HEIGHT // 2 if isinstance(node.kind, Reads | Writes) else 6
         label = node.name if len(node.name) <= 20 else node.name[:19] + "…"
         parts.append(
@@ -98,16 +98,16 @@ def to_svg(nodes: Iterable[Node]) -> str:
     return "".join(parts) + "</svg>"
 
 
-def _places(nodes: list[Node]) -> dict[str, tuple[int, int]]:
+def _corners(nodes: list[Node]) -> dict[str, tuple[int, int]]:
     column: dict[str, int] = {}
     filled: dict[int, int] = {}
-    places = {}
+    corners = {}
     for node in nodes:  # most nodes are added after what they read
         column[node.name] = max((column.get(ref.node, -1) + 1 for ref in connected(node.inputs)), default=0)
         row = filled.get(column[node.name], 0)
         filled[column[node.name]] = row + 1
-        places[node.name] = (
+        corners[node.name] = (
             _MARGIN + column[node.name] * (_BOX_WIDTH + _GAP_X),
             _MARGIN + row * (_BOX_HEIGHT + _GAP_Y),
         )
-    return places
+    return corners

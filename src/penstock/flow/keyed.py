@@ -85,11 +85,8 @@ class KeyedStream(Generic[K, T]):
 
     def dedupe(self, name: str | None = None, replicas: int | None = None, on_error: OnError = "fail") -> Stream[T]:
         """The first value of each key."""
-        first: Stream[T] = self._attached(
-            Remembers(first_only, bool, self.key, many=True), name, "dedupe", replicas, on_error
-        )
-        first.schema = self.stream.schema
-        return first
+        first = self._attached(Remembers(first_only, bool, self.key, many=True), name, "dedupe", replicas, on_error)
+        return Stream(first.flow, first.source, self.stream.schema)
 
     def window(self, spec: WindowSpec) -> WindowedStream[K, T]:
         """Gather each key's values in event-time windows, made by `ps.windows`."""

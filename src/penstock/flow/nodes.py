@@ -168,12 +168,12 @@ class Graph:
 
     @cached_property
     def readers(self) -> dict[PortRef, list[Reader]]:
-        """Who reads each output port."""
+        """The readers of each output port."""
         found: dict[PortRef, list[Reader]] = {}
         for node in self.nodes:
-            for place, ref in enumerate((*node.inputs, *node.controls)):
+            for port, ref in enumerate((*node.inputs, *node.controls)):
                 if ref is not None:
-                    found.setdefault(ref, []).append(Reader(node.name, place))
+                    found.setdefault(ref, []).append(Reader(node.name, port))
         return found
 
     @property

@@ -159,9 +159,8 @@ class Stream(Generic[T]):
         """The values of all streams in the order in which they arrive; each stream keeps its own order."""
         merged = self.flow.add(Merge(1 + len(others)), self, *others, name=name or self._free("merge"))
         assert isinstance(merged, Stream)
-        if all(other.schema == self.schema for other in others):
-            merged.schema = self.schema
-        return merged
+        is_alike = all(other.schema == self.schema for other in others)
+        return Stream(self.flow, merged.source, self.schema if is_alike else merged.schema)
 
     def zip(self, *others: Stream[Any], name: str | None = None) -> Stream[tuple[Any, ...]]:
         """One value of every stream together, as a tuple; ends with the shortest."""

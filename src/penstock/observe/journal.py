@@ -22,7 +22,7 @@ class Decision:
     reason: str
     signals: Mapping[str, Any] = field(default_factory=dict)
     is_applied: bool = True
-    """Whether it was carried out; not where somebody only wants to know."""
+    """Whether it was carried out; not where it was only to be told."""
 
 
 class Journal:

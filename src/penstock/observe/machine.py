@@ -53,7 +53,7 @@ def ticks(stat: Path = _STAT) -> Ticks:
 
 
 class SystemCpu:
-    """The share of all cores' time that anybody has used, from one look to the next; neighbours count too."""
+    """The share of all cores' time that was used from one look to the next, by neighbours too."""
 
     def __init__(self, stat: Path = _STAT) -> None:
         self._stat = stat

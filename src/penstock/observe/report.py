@@ -46,22 +46,38 @@ class OperatorReport:
 
 @dataclass(frozen=True)
 class Latency:
-    """Seconds from a tuple's entry to the end of everything it caused, over a sample of tuples."""
+    """Seconds from a tuple's entry to the end of everything it caused, over a sample of tuples.
+
+    Processing is the part of it after the first operator has taken the tuple from its source's queue.
+    """
 
     p50: float = 0.0
     p99: float = 0.0
+    mean: float = 0.0
+    processing_p50: float = 0.0
+    processing_p99: float = 0.0
+    processing_mean: float = 0.0
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Latency:
-        """The percentiles of a sample.
+    def of(cls, seconds: Sequence[float], processing_seconds: Sequence[float] = ()) -> Latency:
+        """The percentiles and the mean of a sample.
 
-        >>> Latency.of([0.1, 0.2, 0.3])
-        Latency(p50=0.2, p99=0.3)
+        >>> latency = Latency.of([0.1, 0.2, 0.6], [0.05, 0.1, 0.3])
+        >>> latency.p50, latency.p99, round(latency.mean, 3)
+        (0.2, 0.6, 0.3)
+        >>> latency.processing_p50, latency.processing_p99, round(latency.processing_mean, 3)
+        (0.1, 0.3, 0.15)
         """
-        if not seconds:
-            return cls()
-        ordered = sorted(seconds)
-        return cls(ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))])
+        return cls(*_summary(seconds), *_summary(processing_seconds))
+
+
+def _summary(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """The median, the 99th percentile, and the mean."""
+    if not seconds:
+        return 0.0, 0.0, 0.0
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    return ordered[len(ordered) // 2], ordered[min(last, int(len(ordered) * 0.99))], sum(ordered) / len(ordered)
 
 
 @dataclass(frozen=True)
@@ -136,12 +152,12 @@ def operators_table(operators: Mapping[str, OperatorReport]) -> str:
         cells = [name, f"{counts.received:,}", f"{counts.emitted:,}", duration(counts.busy_seconds)]
         cells += [str(counts.replicas), *(f"{getattr(counts, column):,}" for column in columns[5:])]
         rows.append(cells)
-    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     lines = []
     for row in rows:
         first, *others = (
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         lines.append("  " + "  ".join([first, *others]))
     return "\n".join(lines)

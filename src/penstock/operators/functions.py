@@ -1,4 +1,4 @@
-"""The only definition of what a stateless function operator does: its form, and the outputs of one value."""
+"""What a stateless function operator does: its form, and the outputs of one value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.schema import Schema, rows_of_table
 
-Outputs = tuple[Sequence[Any], ...]
+PortOutputs = tuple[Sequence[Any], ...]
 """One sequence per output port."""
 
 
@@ -27,7 +27,7 @@ class Form(Enum):
     ASYNC = "map_async"
 
 
-def outputs_of(form: Form, fn: Callable[[Any], Any], value: Any, result: Any) -> Outputs:
+def outputs_of(form: Form, fn: Callable[[Any], Any], value: Any, result: Any) -> PortOutputs:
     """The outputs of a form for one value, given what the function returned for it.
 
     >>> outputs_of(Form.FLAT_MAP, str.split, "a b", ["a", "b"])

@@ -1,4 +1,4 @@
-"""What an operator remembers, and which of it has changed: the only values that pass between operators and a store."""
+"""What an operator remembers, and which of it has changed, as values that a store can keep."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class StateTable:
         state, _ = self._states.get(key, (_MISSING, None))
         if state is _MISSING:
             return self._init()
-        if self.touched is not None:  # whoever is given it may change it in place, and then fail
+        if self.touched is not None:  # a function may change it in place, and then fail
             self.touched.changed(key)
         return state
 

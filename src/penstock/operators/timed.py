@@ -1,4 +1,4 @@
-"""Event-time state: the only place where watermarks rise and timers fire, in an order that no engine can change."""
+"""Event-time state: the only code in which timers fire, in an order that no engine can change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.ordering.keys import firing_order, key_bytes
 
 
 class LateTuple(Exception):
-    """A tuple came after the watermark had closed the place where it belongs."""
+    """A tuple came after the watermark had closed the window that it belongs to."""
 
 
 class TimedLogic(ABC):
@@ -69,6 +69,10 @@ class Entry:
         self.state = state
         self.scheduled: Time | None = None
 
+    def schedule(self, due: Time | None) -> None:
+        """From now on, this is its earliest timer."""
+        self.scheduled = due
+
 
 class TimedTable:
     """All keys of one timed operator: the watermark of each side, the states, and the timers in firing order.
@@ -77,14 +81,14 @@ class TimedTable:
     ever late, and nothing fires before its input ends.
     """
 
-    def __init__(self, logic: TimedLogic, lateness: Span | None) -> None:
+    def __init__(self, logic: TimedLogic, lateness: Span | None, knows_changes: bool = False) -> None:
         self._logic = logic
         self._lateness = lateness
         self._watermarks: list[Time | None] = [None] * logic.sides
         self._closed = [False] * logic.sides
         self._entries: dict[bytes, Entry] = {}
         self._timers: list[Timer] = []
-        self.touched: Touched | None = None
+        self.touched: Touched | None = Touched() if knows_changes else None
         """Where changes are asked for."""
 
     def advance(self, side: int, time: Time) -> list[Fired]:
@@ -151,7 +155,7 @@ class TimedTable:
         return list(self._watermarks), list(self._closed)
 
     def _entry(self, identity: bytes) -> Entry | None:
-        """What there is of a key; whoever asks may change it."""
+        """What there is of a key; the caller may change it."""
         entry = self._entries.get(identity)
         if entry is not None and self.touched is not None:
             self.touched.changed(identity)
@@ -165,7 +169,7 @@ class TimedTable:
         due = self._logic.due(entry.state)
         # A timer that moved later is found when the earlier one comes up: no entry is pushed for every value.
         if due is not None and (entry.scheduled is None or due < entry.scheduled):
-            entry.scheduled = due
+            entry.schedule(due)
             heapq.heappush(self._timers, (due, *firing_order(identity)))
 
     def _fire(self) -> list[Fired]:
@@ -181,7 +185,7 @@ class TimedTable:
             entry = self._entry(identity)
             if entry is None or entry.scheduled != due:
                 continue
-            entry.scheduled = None
+            entry.schedule(None)
             try:
                 found.append(Fired(timer, entry.key, self._logic.fire(entry.key, entry.state, due)))
             except BaseException as error:

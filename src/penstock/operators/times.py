@@ -1,4 +1,4 @@
-"""Event time: the only arithmetic on what a user's `time=` function returns, be it seconds or a `datetime`."""
+"""Event time: what a user's `time=` function may return, seconds or a `datetime`, and lengths of either."""
 
 from __future__ import annotations
 

@@ -126,6 +126,22 @@ class _Sessions:
         self.open: list[_Session] = []
         self.arrivals = 0
 
+    def arrive(self) -> int:
+        """One more tuple has come; its number."""
+        self.arrivals += 1
+        return self.arrivals
+
+    def replace(self, gone: Sequence[_Session], by: _Session) -> None:
+        """Some sessions have become one."""
+        left = [session for session in self.open if session not in gone]
+        self.open = sorted([*left, by], key=lambda session: session.start)
+
+    def take_ended(self, until: Time) -> list[_Session]:
+        """Let go of those that have ended by then."""
+        ended = [session for session in self.open if session.end <= until]
+        self.open = [session for session in self.open if session.end > until]
+        return ended
+
 
 class SessionWindows(TimedLogic):
     """Windows that end when nothing came for `gap`; a tuple exactly `gap` after the last begins a new one."""
@@ -142,34 +158,33 @@ class SessionWindows(TimedLogic):
         touching = [session for session in state.open if session.start < end and time < session.end]
         if not touching and watermark is not None and end <= watermark:
             raise LateTuple
-        state.arrivals += 1
-        joined = self._joined(touching, time, end)
+        number = state.arrive()
+        content = self._content(touching)
         if self._aggregate.merge is None:
-            joined.content.append((state.arrivals, value))
+            content.append((number, value))
         else:
-            joined.content = self._aggregate.add(joined.content, value)
-        state.open = sorted(
-            [session for session in state.open if session not in touching] + [joined], key=lambda s: s.start
-        )
+            content = self._aggregate.add(content, value)
+        if touching:
+            time, end = min(time, touching[0].start), max(end, touching[-1].end)
+        state.replace(touching, _Session(time, end, content))
         return ()
 
-    def _joined(self, sessions: list[_Session], start: Time, end: Time) -> _Session:
+    def _content(self, sessions: list[_Session]) -> Any:
+        """What some sessions hold together."""
         merge = self._aggregate.merge
         if not sessions:
-            return _Session(start, end, [] if merge is None else self._aggregate.init())
+            return [] if merge is None else self._aggregate.init()
         first, *rest = sessions
         content = first.content
         for session in rest:
             content = content + session.content if merge is None else merge(content, session.content)
-        return _Session(min(start, first.start), max(end, sessions[-1].end), content)
+        return content
 
     def due(self, state: _Sessions) -> Time | None:
         return min((session.end for session in state.open), default=None)
 
     def fire(self, key: Hashable, state: _Sessions, until: Time) -> list[WindowResult]:
-        closing = [session for session in state.open if session.end <= until]
-        state.open = [session for session in state.open if session.end > until]
-        return [WindowResult(key, s.start, s.end, self._value(s.content)) for s in closing]
+        return [WindowResult(key, s.start, s.end, self._value(s.content)) for s in state.take_ended(until)]
 
     def _value(self, content: Any) -> Any:
         if self._aggregate.merge is not None:

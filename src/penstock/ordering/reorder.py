@@ -1,8 +1,9 @@
-"""The only things that restore order: units go in as they are done, and come out by their serial numbers.
+"""The buffers that restore order where several workers share an operator: units go in as they are done, and come out by
+their serial numbers (out of `Unordered`, as they came).
 
-A unit is everything that a chunk of tuples has caused. Whoever adds one sends what is ready, unless somebody else is
-doing so at this moment; nobody waits. From "Scaling Ordered Stream Processing on Shared-Memory Multicores", figures 2
-and 4.
+A unit is everything that a chunk of tuples has caused. The worker that adds one sends what is ready, unless another
+worker is sending at this moment; only at a `LockedBuffer` does it wait for that one. From "Scaling Ordered Stream
+Processing on Shared-Memory Multicores", figures 2 and 4.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any, Protocol
 _EMPTY: Any = object()
 
 
-class Outlet(Protocol):
+class Downstream(Protocol):
     """Where units go."""
 
     @property
     def is_blocked(self) -> bool:
-        """Whether `send` would refuse. Who clears it calls `send_pending` afterwards."""
+        """Whether `send` would refuse. The caller that clears it must call `send_pending` afterwards."""
         ...
 
     def send(self, unit: Any) -> bool:
@@ -28,14 +29,22 @@ class Outlet(Protocol):
         ...
 
 
+class Flag(Protocol):
+    """What one worker at a time can have; the others don't wait for it."""
+
+    def acquire(self, blocking: bool) -> bool: ...
+
+    def release(self) -> None: ...
+
+
 class ReorderBuffer(ABC):
     """Holds units back until it is their turn."""
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
+    def __init__(self, size: int, downstream: Downstream) -> None:
         self.size = size
         self.next = 0
         """How many units have been sent on: the serial number of the next one."""
-        self._outlet = outlet
+        self._downstream = downstream
 
     @abstractmethod
     def try_add(self, serial: int, unit: Any) -> bool:
@@ -75,15 +84,15 @@ class Ring(ReorderBuffer):
     True
     """
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
-        super().__init__(size, outlet)
+    def __init__(self, size: int, downstream: Downstream, flag: Flag | None = None) -> None:
+        super().__init__(size, downstream)
         self._slots = [_EMPTY] * size
-        self._flag = threading.Lock()
+        self._flag = flag or threading.Lock()
 
     def add(self, serial: int, unit: Any) -> bool:
         added = self.try_add(serial, unit)
         # Only the head can set anything going. It was added first and looked for afterwards; so if it becomes the
-        # head now, whoever makes it so will see it.
+        # head now, the sender that makes it so will see it.
         if self.next == serial:
             self.send_pending()
         return added
@@ -96,12 +105,16 @@ class Ring(ReorderBuffer):
         return True
 
     def send_pending(self) -> None:
-        slots, size, outlet = self._slots, self.size, self._outlet
-        # Whoever fails to get the flag has added a unit before; who holds it looks again after letting it go.
-        while slots[self.next % size] is not _EMPTY and not outlet.is_blocked and self._flag.acquire(blocking=False):
+        slots, size, downstream = self._slots, self.size, self._downstream
+        # A worker that fails to get the flag has added its unit before; its holder looks again after letting it go.
+        while (
+            slots[self.next % size] is not _EMPTY and not downstream.is_blocked and self._flag.acquire(blocking=False)
+        ):
             try:
                 serial = self.next
-                while (unit := slots[serial % size]) is not _EMPTY and not outlet.is_blocked and outlet.send(unit):
+                while (
+                    (unit := slots[serial % size]) is not _EMPTY and not downstream.is_blocked and downstream.send(unit)
+                ):
                     slots[serial % size] = _EMPTY
                     self.next = serial = serial + 1
             finally:
@@ -112,10 +125,10 @@ class Ring(ReorderBuffer):
 
 
 class LockedBuffer(ReorderBuffer):
-    """The lock-based one, for comparison: who adds a unit waits for whoever is sending."""
+    """The lock-based one, for comparison: a worker that adds a unit waits for the one that is sending."""
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
-        super().__init__(size, outlet)
+    def __init__(self, size: int, downstream: Downstream) -> None:
+        super().__init__(size, downstream)
         self._units: dict[int, Any] = {}
         self._lock = threading.Lock()
 
@@ -128,8 +141,8 @@ class LockedBuffer(ReorderBuffer):
 
     def send_pending(self) -> None:
         with self._lock:
-            while self.next in self._units and not self._outlet.is_blocked:
-                if not self._outlet.send(self._units[self.next]):
+            while self.next in self._units and not self._downstream.is_blocked:
+                if not self._downstream.send(self._units[self.next]):
                     break
                 del self._units[self.next]
                 self.next += 1
@@ -141,8 +154,8 @@ class LockedBuffer(ReorderBuffer):
 class Unordered(ReorderBuffer):
     """No order at all, where a user gives it up: units are sent on as they come."""
 
-    def __init__(self, size: int, outlet: Outlet) -> None:
-        super().__init__(size, outlet)
+    def __init__(self, size: int, downstream: Downstream) -> None:
+        super().__init__(size, downstream)
         self._units: deque[Any] = deque()
         self._flag = threading.Lock()
 
@@ -151,9 +164,9 @@ class Unordered(ReorderBuffer):
         return True
 
     def send_pending(self) -> None:
-        while self._units and not self._outlet.is_blocked and self._flag.acquire(blocking=False):
+        while self._units and not self._downstream.is_blocked and self._flag.acquire(blocking=False):
             try:
-                while self._units and self._outlet.send(self._units[0]):
+                while self._units and self._downstream.send(self._units[0]):
                     self._units.popleft()
                     self.next += 1
             finally:

@@ -106,6 +106,6 @@ class Lanes(Generic[U]):
         return lane.popleft() if lane else None
 
     def has_work(self, replica: int) -> bool:
-        """Whether something waits for a replica; may be asked by anybody at any time."""
+        """Whether something waits for a replica; may be asked by any worker at any time."""
         lanes = self._lanes
         return replica < len(lanes) and bool(lanes[replica])

@@ -1,4 +1,4 @@
-"""Who may work on which bucket of keys: the tuples of a bucket are worked on in order, by one worker at a time.
+"""Which worker may work on which bucket of keys: the tuples of a bucket in order, and one worker at a time.
 
 From "Scaling Ordered Stream Processing on Shared-Memory Multicores", section 4; not by tuple, but by what a chunk
 holds for a bucket.
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 
-class Part(Protocol):
+class BucketShare(Protocol):
     """What one unit holds for one bucket."""
 
     @property
@@ -26,28 +26,28 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
 
-P = TypeVar("P", bound=Part)
+S = TypeVar("S", bound=BucketShare)
 
 
-class Worklist(ABC, Generic[P]):
-    """Parts by bucket; each method is one short critical section."""
+class Worklist(ABC, Generic[S]):
+    """Shares by bucket; each method is one short critical section."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[int, deque[P]] = defaultdict(deque)
+        self._queues: dict[int, deque[S]] = defaultdict(deque)
         self._held: set[int] = set()
 
-    def add(self, parts: Iterable[P]) -> None:
-        """Take in the parts of a unit; units come in the order of their serial numbers."""
+    def add(self, shares: Iterable[S]) -> None:
+        """Take in the shares of a unit; units come in the order of their serial numbers."""
         with self._lock:
-            for part in parts:
-                queue = self._queues[part.bucket]
-                queue.append(part)
-                self._added(part, is_first=len(queue) == 1 and part.bucket not in self._held)
+            for share in shares:
+                queue = self._queues[share.bucket]
+                queue.append(share)
+                self._added(share, is_first=len(queue) == 1 and share.bucket not in self._held)
 
-    def take(self, most: int, worker: int, workers: int) -> list[P]:
-        """Parts of about so many tuples, whose buckets are then held; `worker` is one of `workers`."""
-        taken: list[P] = []
+    def take(self, most: int, worker: int, workers: int) -> list[S]:
+        """Shares of about so many tuples, whose buckets are then held; `worker` is one of `workers`."""
+        taken: list[S] = []
         with self._lock:
             while most > 0 and (bucket := self._next_bucket(worker, workers)) is not None:
                 self._held.add(bucket)
@@ -57,10 +57,10 @@ class Worklist(ABC, Generic[P]):
                     most -= len(taken[-1])
         return taken
 
-    def done(self, parts: Iterable[P]) -> None:
+    def done(self, shares: Iterable[S]) -> None:
         """They have been worked on: let go of their buckets."""
         with self._lock:
-            for bucket in {part.bucket for part in parts}:
+            for bucket in {share.bucket for share in shares}:
                 self._held.discard(bucket)
                 if self._queues[bucket]:
                     self._released(self._queues[bucket][0])
@@ -70,20 +70,20 @@ class Worklist(ABC, Generic[P]):
         """Whether `take` would find something."""
 
     @abstractmethod
-    def _added(self, part: P, is_first: bool) -> None:
-        """A part is new; the first of a bucket that nobody holds."""
+    def _added(self, share: S, is_first: bool) -> None:
+        """A share is new; the first of a bucket that no worker holds."""
 
     @abstractmethod
-    def _released(self, part: P) -> None:
-        """A bucket is free again, and this is its next part."""
+    def _released(self, share: S) -> None:
+        """A bucket is free again, and this is its next share."""
 
     @abstractmethod
     def _next_bucket(self, worker: int, workers: int) -> int | None:
-        """A free bucket with parts, no longer on offer."""
+        """A free bucket with shares, no longer on offer."""
 
 
-class HybridQueue(Worklist[P]):
-    """The free buckets, the one with the oldest part first: a hot bucket keeps nobody from the others."""
+class HybridQueue(Worklist[S]):
+    """The free buckets, the one with the oldest share first: a hot bucket keeps no worker from the others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,23 +92,23 @@ class HybridQueue(Worklist[P]):
     def has_work(self, worker: int, workers: int) -> bool:
         return bool(self._free)
 
-    def _added(self, part: P, is_first: bool) -> None:
+    def _added(self, share: S, is_first: bool) -> None:
         if is_first:
-            heapq.heappush(self._free, (part.serial, part.bucket))
+            heapq.heappush(self._free, (share.serial, share.bucket))
 
-    def _released(self, part: P) -> None:
-        heapq.heappush(self._free, (part.serial, part.bucket))
+    def _released(self, share: S) -> None:
+        heapq.heappush(self._free, (share.serial, share.bucket))
 
     def _next_bucket(self, worker: int, workers: int) -> int | None:
         return heapq.heappop(self._free)[1] if self._free else None
 
 
-class SharedQueue(Worklist[P]):
-    """One queue of all parts, for comparison: while the bucket of the first is held, nobody gets anything."""
+class SharedQueue(Worklist[S]):
+    """One queue of all shares, for comparison: while the bucket of the first is held, no worker gets anything."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._order: deque[P] = deque()
+        self._order: deque[S] = deque()
 
     def has_work(self, worker: int, workers: int) -> bool:
         order = self._order
@@ -117,8 +117,8 @@ class SharedQueue(Worklist[P]):
         except IndexError:
             return False
 
-    def take(self, most: int, worker: int, workers: int) -> list[P]:
-        taken: list[P] = []
+    def take(self, most: int, worker: int, workers: int) -> list[S]:
+        taken: list[S] = []
         with self._lock:
             while most > 0 and (bucket := self._next_bucket(worker, workers)) is not None:
                 self._held.add(bucket)
@@ -126,11 +126,11 @@ class SharedQueue(Worklist[P]):
                 most -= len(taken[-1])
         return taken
 
-    def _added(self, part: P, is_first: bool) -> None:
-        self._order.append(part)
+    def _added(self, share: S, is_first: bool) -> None:
+        self._order.append(share)
 
-    def _released(self, part: P) -> None:
-        """Its place is where it came in."""
+    def _released(self, share: S) -> None:
+        """It keeps its turn, which it got when it came in."""
 
     def _next_bucket(self, worker: int, workers: int) -> int | None:
         if not self._order or self._order[0].bucket in self._held:
@@ -138,17 +138,17 @@ class SharedQueue(Worklist[P]):
         return self._order.popleft().bucket
 
 
-class PartitionedQueue(Worklist[P]):
-    """Each worker has its own buckets, for comparison: nobody takes the work of another one."""
+class PartitionedQueue(Worklist[S]):
+    """Each worker has its own buckets, for comparison: none takes the work of another."""
 
     def has_work(self, worker: int, workers: int) -> bool:
         with self._lock:
             return self._oldest(worker, workers) is not None
 
-    def _added(self, part: P, is_first: bool) -> None:
+    def _added(self, share: S, is_first: bool) -> None:
         """Its bucket says whose it is."""
 
-    def _released(self, part: P) -> None:
+    def _released(self, share: S) -> None:
         """It stays whose it was."""
 
     def _next_bucket(self, worker: int, workers: int) -> int | None:

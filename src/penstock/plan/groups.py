@@ -1,4 +1,4 @@
-"""The only place that decides which operators run in the same task, and where tuples must change tasks."""
+"""The only code that decides which operators run in the same task, and where tuples must change tasks."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class _Planner:
                     cycle_group = self._new(Spread.ONE, self._inputs_of_cycle())
                 self._join(node, cycle_group)
             else:
-                self._place(node)
+                self._assign(node)
         groups = tuple(
             Group(number, level, spread, tuple(members))
             for number, (level, spread, members) in enumerate(
@@ -173,7 +173,7 @@ class _Planner:
         )
         return Plan(self._graph, groups, tuple(self._edges()))
 
-    def _place(self, node: Node) -> None:
+    def _assign(self, node: Node) -> None:
         if isinstance(node.kind, Reads) or not node.inputs:
             self._join(node, self._new(Spread.SPLITS, []))
         elif runs_by_key(node):
@@ -192,7 +192,7 @@ class _Planner:
         return self._new(Spread.ONE, sorted(before))
 
     def _before_keys(self, node: Node, ref: PortRef) -> int:
-        """The group that sends a keyed operator its tuples: a watermark can be told only by who sees slices whole."""
+        """The group that sends a keyed operator its tuples: a watermark can be told only where slices are whole."""
         if not needs_marks(node) or self._spreads[self._origin(ref)] is not Spread.KEYS:
             return self._origin(ref)
         self._relayed.add(ref)

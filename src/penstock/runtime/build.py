@@ -38,6 +38,7 @@ def build_cells(graph: Graph, run: Run) -> list[Cell]:
         for targets in cell.outputs:
             for port in targets:
                 port.writer = cell
+                port.times_taking = run.clock.now if cell.is_source else None
     for cell in cells:
         data_inputs = cell.inputs[: len(cell.nodes[0].inputs)]
         cell.depth = 1 + max((port.writer.depth for port in data_inputs), default=-1.0)

@@ -14,8 +14,8 @@ from penstock.flow.nodes import Node
 from penstock.observe.report import OperatorReport
 from penstock.operators.kept import Changed, Kept
 from penstock.runtime.failures import dead_letter, is_fatal, reported, told
-from penstock.runtime.policies import OperatorView
 from penstock.runtime.ports import Helped, Port
+from penstock.runtime.views import OperatorView
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -203,6 +203,8 @@ class Cell(ABC):
             must_be_listed = self._status is Status.IDLE and self._queue()
         if must_be_listed:
             self.run.scheduler.add(self)
+        elif self._is_listed:
+            self.run.scheduler.look_again(self)
 
     def _queue(self) -> bool:
         """Under the lock: become queued; whether that needs an entry in the list of ready cells."""
@@ -239,6 +241,8 @@ class Cell(ABC):
             must_be_listed = self._queue()
         if must_be_listed:
             self.run.scheduler.add(self)
+        else:
+            self.run.scheduler.look_again(self)
 
     def complete(self) -> None:
         """Nothing more comes from here: readers see the end, and writers write for nobody."""
@@ -348,7 +352,7 @@ class Cell(ABC):
             self._outbox.append((target, rest, born))
         while full := self._offered():
             if all(target.await_room(self) for target in full):
-                self._begin_to_wait(full[0])
+                self._begin_to_wait(full)
                 return False
         self._end_waiting()
         return True
@@ -364,22 +368,30 @@ class Cell(ABC):
                 self._outbox.append((target, rest, born))
         return full
 
-    def _begin_to_wait(self, port: Port) -> None:
+    def _begin_to_wait(self, full: list[Port]) -> None:
+        now = self.run.clock.now()
         if self.blocked_on is None:
-            self._blocked_since = port.full_since = self.run.clock.now()
-        self.blocked_on = port
+            self._blocked_since = now
+        self.blocked_on = full[0]
+        self._note_full(full, now)
         if self.run.flight is not None:
             self.run.flight.look()  # by now more may be known about what a tuple costs there
 
     def _end_waiting(self) -> None:
-        port = self.blocked_on
-        if port is not None:
-            seconds = self.run.clock.now() - self._blocked_since
-            self.blocked_seconds += seconds
-            for target in (target for targets in self.outputs for target in targets if target.full_since is not None):
-                target.full_since = None
-                target.full_seconds += seconds
+        if self.blocked_on is not None:
+            now = self.run.clock.now()
+            self.blocked_seconds += now - self._blocked_since
+            self._note_full([], now)
             self.blocked_on = None
+
+    def _note_full(self, full: list[Port], now: float) -> None:
+        for targets in self.outputs:
+            for target in targets:
+                target.note_full(target in full, now)
+
+    def full_ports(self) -> list[Port]:
+        """All those whose room it waits for."""
+        return [target for targets in self.outputs for target in targets if target.full_since is not None]
 
     def hand_over(self) -> Cell | None:
         """Give the only chunk in the outbox to a reader further on that nobody runs, and claim that reader.
@@ -449,14 +461,6 @@ class Cell(ABC):
     def selectivity(self) -> float:
         received, emitted = self.passed()
         return emitted / received if received else 1.0
-
-    def share(self) -> float:
-        """How many tuples it receives for one that has entered the flow; by way of its first input."""
-        if self.is_source or not self.inputs:
-            return 1.0
-        writer = self.inputs[0].writer
-        # Not by what its readers have received: what waits before them counts as well.
-        return writer.share() * (1.0 if writer.is_source else writer.selectivity())
 
     def reports(self) -> dict[str, OperatorReport]:
         return {

@@ -223,8 +223,7 @@ class LoopContext:
 
     async def emit_many(self, values: Iterable[Any], port: int = 0) -> None:
         """Send tuples, in order."""
-        if not 0 <= port < self._outputs:
-            raise IndexError(f"operator {self._operator!r} has {self._outputs} outputs, so there is no port {port}")
+        check_output(self._operator, self._outputs, port)
         self._step += 1
         self._can_go_on = always
         for value in values:
@@ -263,10 +262,25 @@ class LoopContext:
     def _wanted(self, spec: Spec | None) -> dict[InputPort, int]:
         if spec is None:
             return dict.fromkeys(self.inputs, 1)
-        wanted = {self.inputs[port] if isinstance(port, int) else port: count for port, count in spec.items()}
-        if foreign := [port for port in wanted if port not in self._ports]:
-            raise ValueError(f"operator {self._operator!r} waits for a port that is not its own: {foreign[0]!r}")
+        wanted: dict[InputPort, int] = {}
+        for given, count in spec.items():
+            port = self._input(given)
+            if count < 0:
+                raise ValueError(f"{port.label} can't be waited for with a count of {count}: it is a number from 0 up")
+            wanted[port] = max(count, wanted.get(port, 0))
         return wanted
+
+    def _input(self, given: InputPort | int) -> InputPort:
+        """The port that a spec names, itself or by its number."""
+        if isinstance(given, int):
+            if 0 <= given < len(self.inputs):
+                return self.inputs[given]
+            raise IndexError(
+                f"operator {self._operator!r} has {len(self.inputs)} inputs, so there is no port {given} to wait for"
+            )
+        if given not in self._ports:
+            raise ValueError(f"operator {self._operator!r} waits for a port that is not its own: {given!r}")
+        return given
 
     def _recorded(self) -> Sight | None:
         """What the run that is repeated saw at this await, if that was something new."""
@@ -314,6 +328,12 @@ class LoopContext:
 
 def always() -> bool:
     return True
+
+
+def check_output(operator: str, outputs: int, port: int) -> None:
+    """Only outputs that are there can be emitted to."""
+    if not 0 <= port < outputs:
+        raise IndexError(f"operator {operator!r} has {outputs} outputs, so there is no port {port}")
 
 
 def _content(sight: Sight) -> tuple[Any, ...]:

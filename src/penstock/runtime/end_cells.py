@@ -13,7 +13,7 @@ from penstock.flow.nodes import Node, Reads, Writes
 from penstock.runtime.cells import Cell
 from penstock.runtime.flight import chunks_within
 from penstock.runtime.own_thread import open_on_one_thread
-from penstock.runtime.ports import Port
+from penstock.runtime.ports import Port, Taken
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -201,7 +201,10 @@ class SinkCell(Cell):
             self.failed(node, rest[rejected.position], rejected.error, self._born)
             rest = rest[rejected.position + 1 :]
         self.written += len(rest)
-        self.run.on_latency(self.run.clock.now() - self._born)
+        now = self.run.clock.now()
+        self.run.on_latency(now - self._born)
+        if isinstance(self._born, Taken):
+            self.run.on_processing(now - self._born.taken)
 
     def _lent(self, values: list[Any]) -> list[Any]:
         """A user's sink may empty the list that it is given, and other readers of the stream have the same one."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.runtime.context import InputPort, LoopContext, Spec, Trap, always, trapped
+from penstock.runtime.context import InputPort, LoopContext, Spec, Trap, always, check_output, trapped
 
 
 class _NoEventLoop:
@@ -55,7 +55,7 @@ def _wait_all(ports: list[InputPort], slow: Callable[[Spec | None], Any]) -> Any
 
     def specified(spec: Any) -> Any:
         for port, count in spec.items():
-            if isinstance(port, int) or len(port._seen) < count:
+            if isinstance(port, int) or not 0 <= count <= len(port._seen):
                 return slow(spec)
         return yes
 
@@ -93,10 +93,12 @@ def _wait_any(ports: list[InputPort], slow: Callable[[Spec | None], Any]) -> Any
     def wait_any(spec: Spec | None = None) -> Any:
         if spec is None:
             return yes if any(boxes) else slow(None)
+        has_enough = False
         for port, count in spec.items():
-            if not isinstance(port, int) and len(port._seen) >= count:
-                return yes
-        return slow(spec)
+            if isinstance(port, int) or count < 0:
+                return slow(spec)
+            has_enough = has_enough or len(port._seen) >= count
+        return yes if has_enough else slow(spec)
 
     return wait_any
 
@@ -109,13 +111,9 @@ def _emits(context: FastContext, operator: str, outboxes: list[list[Any]], chunk
         context._can_go_on = always
         await trapped(Trap.FULL)
 
-    def check(port: int) -> None:
-        if not 0 <= port < len(outboxes):
-            raise IndexError(f"operator {operator!r} has {len(outboxes)} outputs, so there is no port {port}")
-
     def emit(value: Any, port: int = 0) -> Any:
         if port or not outboxes:
-            check(port)
+            check_output(operator, len(outboxes), port)
             box = outboxes[port]
         else:
             box = first
@@ -123,7 +121,7 @@ def _emits(context: FastContext, operator: str, outboxes: list[list[Any]], chunk
         return done if len(box) < chunk else full()
 
     def emit_many(values: Iterable[Any], port: int = 0) -> Any:
-        check(port)
+        check_output(operator, len(outboxes), port)
         box = outboxes[port]
         box.extend(values)
         return done if len(box) < chunk else full()

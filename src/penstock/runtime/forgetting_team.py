@@ -65,6 +65,7 @@ class ForgettingTeam(KeyedTeam):
         kind = self.nodes[0].kind
         assert isinstance(kind, Remembers)
         self._time = kind.time
+        self._partitioner = None  # its states are kept by the bytes of their keys alone
         self._latest: Time | None = None
 
     def make_bucket(self) -> Bucket:

@@ -10,14 +10,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from operator import itemgetter
+from operator import index, itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.clock import wall_time
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, PolicyError, describe_exception, short_repr
 from penstock.flow.nodes import Key, Node
 from penstock.operators.kept import Changed, Kept
-from penstock.ordering.keys import bucket_of, firing_order, identity_of, key_bytes
+from penstock.ordering.keys import StoredKey, bucket_of, firing_order, key_bytes
 from penstock.ordering.reorder import ReorderBuffer
 from penstock.ordering.worklists import Worklist
 from penstock.runtime.cells import Failed
@@ -32,8 +32,6 @@ from penstock.runtime.team import Team
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
 
-BUCKETS = 64
-"""Far more than workers, so that a hot key shares its bucket with few others; few enough for parts of many tuples."""
 _MOST_KNOWN_KEYS = 1 << 17
 
 Found = dict[int, list[tuple[Any, Any]]]
@@ -262,11 +260,15 @@ class KeyedTeam(Team):
         self._merging = threading.Lock()
         self._bucket_of: dict[Any, int] = {}
         self._buckets: dict[int, Bucket] = {}
-        self._tuples_of = [0] * BUCKETS
+        self._bucket_count = run.settings.buckets
+        self._partitioner = run.settings.partitioner
+        self._misplaced: PolicyError | None = None
+        """What the user's partitioner has raised, where nothing may be raised."""
+        self._tuples_of = [0] * self._bucket_count
         """By bucket, since somebody last asked which is the hottest."""
 
     def hottest_share(self) -> float:
-        found, self._tuples_of = self._tuples_of, [0] * BUCKETS
+        found, self._tuples_of = self._tuples_of, [0] * self._bucket_count
         return max(found) / max(1, sum(found))
 
     def bucket(self, number: int) -> Bucket:
@@ -299,7 +301,8 @@ class KeyedTeam(Team):
         by_key, rest = kept[self.name]
         by_bucket: dict[int, dict[Any, Any]] = defaultdict(dict)
         for key, state in by_key.items():
-            by_bucket[self._bucket_kept_in(key)][key] = state
+            by_bucket[self._bucket_kept_in(key, state)][key] = state
+        self._check_placed()
         self._restore_rest(rest)
         for number, of_bucket in by_bucket.items():
             self.bucket(number).restore(Kept(of_bucket, rest))
@@ -311,9 +314,14 @@ class KeyedTeam(Team):
     def _restore_rest(self, rest: Any) -> None:
         pass
 
-    def _bucket_kept_in(self, identity: Any) -> int:
-        """By what it is kept by: most often the bytes of the key."""
-        return bucket_of(identity, BUCKETS)
+    def _bucket_kept_in(self, kept_as: Any, state: Any) -> int:
+        """Where a state belongs: by the bytes of the key, by which it is kept most often, and by the key itself."""
+        if self._partitioner is None:
+            return bucket_of(kept_as, self._bucket_count)
+        return self._bucket_of_key(self._key_kept_with(state))
+
+    def _key_kept_with(self, state: Any) -> Any:
+        raise NotImplementedError
 
     # What replicas ask for
 
@@ -361,6 +369,7 @@ class KeyedTeam(Team):
                 return False
             assert isinstance(unit, KeyedUnit)
             parts = self._parts_of(unit)
+            self._check_placed()
             unit.parts = len(parts)
             for part in parts:
                 self._tuples_of[part.bucket] += len(part)
@@ -401,11 +410,28 @@ class KeyedTeam(Team):
             return self._bucket_of_new(key)
 
     def _bucket_of_new(self, key: Any) -> int:
-        bucket = bucket_of(key_bytes(key), BUCKETS)
+        identity = key_bytes(key)
+        bucket = bucket_of(identity, self._bucket_count) if self._partitioner is None else self._partitioned(key)
         if len(self._bucket_of) >= _MOST_KNOWN_KEYS:
             self._bucket_of.clear()
         self._bucket_of[key] = bucket
         return bucket
+
+    def _partitioned(self, key: Any) -> int:
+        assert self._partitioner is not None
+        try:
+            return index(self._partitioner(key)) % self._bucket_count
+        except BaseException as error:
+            self._misplaced = PolicyError(
+                f"partitioner= failed on key {short_repr(key)} of operator {self.name!r}: {describe_exception(error)}"
+            )
+            self._misplaced.__cause__ = error
+            return 0
+
+    def _check_placed(self) -> None:
+        """A tuple in another bucket than that of its state would begin another state: end the run instead."""
+        if self._misplaced is not None:
+            raise self._misplaced
 
 
 class KeyedFunctionTeam(KeyedTeam):
@@ -414,8 +440,8 @@ class KeyedFunctionTeam(KeyedTeam):
     def make_bucket(self) -> Bucket:
         return FunctionBucket(self.run, self.nodes[0])
 
-    def _bucket_kept_in(self, identity: Any) -> int:
-        return bucket_of(identity_of(identity), BUCKETS)
+    def _bucket_kept_in(self, kept_as: Any, state: Any) -> int:
+        return self._bucket_of_key(kept_as.key if isinstance(kept_as, StoredKey) else kept_as)
 
 
 class KeyedLoopTeam(KeyedTeam):
@@ -425,6 +451,9 @@ class KeyedLoopTeam(KeyedTeam):
 
     def make_bucket(self) -> Bucket:
         return LoopBucket(self.run, self.nodes[0])
+
+    def _key_kept_with(self, state: Any) -> Any:
+        return state[0]
 
     def _rest(self) -> Any:
         return [self._port.waiting()]

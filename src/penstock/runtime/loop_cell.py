@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +187,12 @@ class LoopCell(Cell):
         return loop
 
     def _resume(self, loop: Loop, started: float | None) -> None:
-        """Let a loop run until it must wait; or, where it began at `started`, until its quantum is used up."""
+        """Let a loop run until it must wait; or, where it began at `started`, until its quantum is used up.
+
+        Then the policy decides whether it gets another one.
+        """
+        quantum_seconds = self.run.settings.quantum_seconds
+        due = math.inf if started is None else started + quantum_seconds
         while not loop.is_done and loop.context.can_go_on():
             try:
                 loop.resume()
@@ -195,11 +201,14 @@ class LoopCell(Cell):
                 self.failed(self._node, self._last_taken(loop), _explained(error, loop), self._born)
                 loop.context.popped.clear()
                 loop.restart()
-            if started is not None and (self._hand_over() or self._is_time_up(started)):
+            if started is None:
+                continue
+            if self._hand_over() or self.is_source:
                 return
-
-    def _is_time_up(self, started: float) -> bool:
-        return self.is_source or self.run.clock.now() - started >= self.run.settings.quantum_seconds
+            if (now := self.run.clock.now()) >= due:
+                if self.run.scheduler.preempts(self):
+                    return
+                due = now + quantum_seconds
 
     @staticmethod
     def _last_taken(loop: Loop) -> Any:

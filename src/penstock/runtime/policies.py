@@ -4,114 +4,41 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Literal
 
 from penstock.errors import FlowError
+from penstock.runtime.views import OperatorView, PortView
 
-if TYPE_CHECKING:
-    from penstock.runtime.cells import Cell
+__all__ = ["OperatorView", "PortView", "SchedulingPolicy"]
 
-
-class OperatorView:
-    """What a policy may know about a ready operator (or a fused chain of them)."""
-
-    __slots__ = ("_cell",)
-
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
-
-    @property
-    def name(self) -> str:
-        return self._cell.name
-
-    @property
-    def place(self) -> float:
-        """Its rank in the flow: sources are low, sinks high."""
-        return self._cell.place
-
-    @property
-    def depth(self) -> float:
-        """How far it is from the sources, which have 0, by the longest way."""
-        return self._cell.depth
-
-    @property
-    def is_source(self) -> bool:
-        return self._cell.is_source
-
-    @property
-    def queue_length(self) -> int:
-        """Tuples waiting on its inputs."""
-        return sum(len(port) for port in self._cell.inputs)
-
-    @property
-    def oldest_time(self) -> float | None:
-        """When the oldest of them entered the flow, in seconds of the engine's clock."""
-        inputs = self._cell.inputs
-        if len(inputs) == 1:
-            return inputs[0].front_time
-        return min((time for port in inputs if (time := port.front_time) is not None), default=None)
-
-    @property
-    def last_run(self) -> float:
-        """When it was last picked."""
-        return self._cell.last_run
-
-    @property
-    def seconds_per_tuple(self) -> float:
-        """What a tuple costs, as measured so far."""
-        return self._cell.seconds_per_tuple
-
-    @property
-    def selectivity(self) -> float:
-        """How many tuples it emits for one that it receives, as measured so far."""
-        return self._cell.selectivity()
-
-    @property
-    def share(self) -> float:
-        """How many tuples it receives for one that has entered the flow, as measured so far."""
-        return self._cell.share()
-
-    @property
-    def busy_seconds(self) -> float:
-        """How long workers have been in it."""
-        return self._cell.busy_seconds()
-
-    @property
-    def workers(self) -> int:
-        """How many workers are in it."""
-        return self._cell.workers
-
-    @property
-    def most_workers(self) -> int:
-        """How many may be in it at once."""
-        return self._cell.most_workers
-
-    @property
-    def output_length(self) -> int:
-        """Tuples waiting before the fullest of its readers."""
-        return max((len(port) for targets in self._cell.outputs for port in targets), default=0)
-
-    @property
-    def room(self) -> int:
-        """How many tuples its fullest reader can still take."""
-        return min((port.capacity - len(port) for targets in self._cell.outputs for port in targets), default=1 << 30)
+PriorityChanges = Literal["never", "when notified", "at any time"]
 
 
 class SchedulingPolicy(ABC):
     """Picks among ready operators: the one with the largest priority runs next.
 
     >>> class Alphabetical(SchedulingPolicy):
+    ...     priority_changes = "never"
+    ...
     ...     def priority(self, operator):
     ...         return -ord(operator.name[0])
     """
 
     name: ClassVar[str] = ""
+    priority_changes: ClassVar[PriorityChanges] = "at any time"
+    """When an operator's priority may be another one than before: never; when it has run or been notified (a tuple has
+    come, there is room again, a worker has left it), which costs one question for each such event; or at any time, so
+    that a few operators are compared at each pick."""
     follows: ClassVar[bool] = False
     """Whether a worker may go on with the reader of what it has just made, without asking: the policy would say so."""
 
     @abstractmethod
     def priority(self, operator: OperatorView) -> float:
         """How much this operator should run next, compared with others that are ready now."""
+
+    def preempts(self, operator: OperatorView) -> bool:
+        """Whether a driver loop that has used up its quantum must let others run; otherwise it gets another one."""
+        return True
 
 
 class Random(SchedulingPolicy):
@@ -127,18 +54,20 @@ class Random(SchedulingPolicy):
 
 
 class MaxQueue(SchedulingPolicy):
-    """Sources first, then whoever has the most tuples waiting."""
+    """Sources first, then the one with the most tuples waiting."""
 
     name = "max-queue"
+    priority_changes = "when notified"
 
     def priority(self, operator: OperatorView) -> float:
         return float("inf") if operator.is_source else operator.queue_length
 
 
 class MinLatency(SchedulingPolicy):
-    """Whose front tuple entered the flow first; for sources, when they last ran."""
+    """The one whose front tuple entered the flow first; for sources, when they last ran."""
 
     name = "min-latency"
+    priority_changes = "when notified"
 
     def priority(self, operator: OperatorView) -> float:
         oldest = operator.oldest_time
@@ -146,16 +75,17 @@ class MinLatency(SchedulingPolicy):
 
 
 class LeastRecentlyRun(SchedulingPolicy):
-    """Whoever has waited longest to be picked."""
+    """The one that has waited longest to be picked."""
 
     name = "least-recently-run"
+    priority_changes = "when notified"
 
     def priority(self, operator: OperatorView) -> float:
         return -operator.last_run
 
 
 class MaxRunningTime(SchedulingPolicy):
-    """Who can run longest: until its input is used up, or its fullest reader is full."""
+    """The one that can run longest: until its input is used up, or its fullest reader is full."""
 
     name = "max-running-time"
 
@@ -168,12 +98,13 @@ class MaxRunningTime(SchedulingPolicy):
 
 
 class LastInPipeline(SchedulingPolicy):
-    """Whoever is furthest from the sources: what has been read is carried to the end before more is read.
+    """The one that is furthest from the sources: what has been read is carried to the end before more is read.
 
     By depth and not by place, so that sources take turns: one flow beside another does not starve it.
     """
 
     name = "last-in-pipeline"
+    priority_changes = "never"
     follows = True
 
     def priority(self, operator: OperatorView) -> float:
@@ -181,9 +112,10 @@ class LastInPipeline(SchedulingPolicy):
 
 
 class EstimatedTime(SchedulingPolicy):
-    """Who would need the longest for what is waiting, with one worker more; sources when nobody else is ready."""
+    """The one that would need the longest for what is waiting, with one worker more; sources when no other is ready."""
 
     name = "estimated-time"
+    priority_changes = "when notified"
 
     def priority(self, operator: OperatorView) -> float:
         if operator.is_source or operator.workers >= operator.most_workers:
@@ -192,43 +124,67 @@ class EstimatedTime(SchedulingPolicy):
 
 
 class CurrentThroughput(SchedulingPolicy):
-    """The bottleneck: who has processed the fewest tuples of late, counted as tuples that entered the flow."""
+    """The bottleneck: the one that has processed the fewest tuples of late, counted as tuples that entered the flow.
+
+    "Of late" is since the last time that the policy had been asked `window` times; a worker in an operator counts as
+    if it had been there for `slice_seconds` already.
+
+    >>> CurrentThroughput(window=0)
+    Traceback (most recent call last):
+    penstock.errors.FlowError: policy 'current-throughput': window= is a number of questions from 1 up, not 0
+    """
 
     name = "current-throughput"
 
-    _WINDOW = 512
-    _SLICE_SECONDS = 0.001
-
-    def __init__(self) -> None:
+    def __init__(self, window: int = 512, slice_seconds: float = 0.001) -> None:
+        if window < 1:
+            raise FlowError(f"policy {self.name!r}: window= is a number of questions from 1 up, not {window!r}")
+        self._window = window
+        self._slice_seconds = slice_seconds
         self._asked = 0
         self._before: dict[str, float] = {}
         """The busy seconds of each operator when the window began."""
 
     def priority(self, operator: OperatorView) -> float:
         self._asked += 1
-        if self._asked % self._WINDOW == 0:
+        if self._asked % self._window == 0:
             self._before = {}
         busy = operator.busy_seconds
         spent = busy - self._before.setdefault(operator.name, busy)
         cost = (operator.seconds_per_tuple or 1e-6) * (operator.share or 1e-6)
-        return -(spent + operator.workers * self._SLICE_SECONDS) / cost
+        return -(spent + operator.workers * self._slice_seconds) / cost
 
 
 class QueueThrottling(SchedulingPolicy):
-    """The first in the flow whose readers have less than their share of what the flow may hold."""
+    """The first in the flow whose readers have less than their share of what the flow may hold.
+
+    That is `capacity` tuples; `None` stands for as many as may wait before the operator's own reader.
+    """
 
     name = "queue-throttling"
 
-    _CAPACITY = 16_384
-
-    def __init__(self) -> None:
+    def __init__(self, capacity: int | None = None) -> None:
+        if capacity is not None and capacity < 1:
+            raise FlowError(f"policy {self.name!r}: capacity= is a number of tuples from 1 up, not {capacity!r}")
+        self._capacity = capacity
         self._shares: dict[str, float] = {}
         """How many tuples each operator emits for one that has entered the flow."""
+        self._total = 0.0
+        """Of all of them; added up once for as many questions as there are operators."""
+        self._questions = 0
 
     def priority(self, operator: OperatorView) -> float:
-        share = self._shares[operator.name] = operator.share * operator.selectivity
-        threshold = self._CAPACITY * share / (sum(list(self._shares.values())) or 1.0)
-        is_throttled = operator.output_length > threshold
+        share = operator.share * operator.selectivity
+        self._questions -= 1
+        is_new = operator.name not in self._shares
+        self._shares[operator.name] = share
+        if is_new:
+            self._total += share
+        if self._questions < 0:
+            shares = list(self._shares.values())
+            self._total, self._questions = sum(shares), len(shares)
+        capacity = self._capacity or operator.output_capacity
+        is_throttled = operator.output_length > capacity * share / (self._total or 1.0)
         return -operator.place - (1e9 if is_throttled else 0.0)
 
 

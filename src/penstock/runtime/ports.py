@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,13 @@ class Helped(list[Any]):
     def __init__(self, values: list[Any], done: Any) -> None:
         super().__init__(values)
         self.done = done
+
+
+class Taken(float):
+    """When a tuple entered the flow, with the time at which it was taken from its source's queue."""
+
+    __slots__ = ("taken",)
+    taken: float
 
 
 class Port:
@@ -50,8 +58,13 @@ class Port:
         self.full_since: float | None = None
         """Since when its writer waits for room, and how long it has waited before."""
         self.full_seconds = 0.0
+        self.times_taking: Callable[[], float] | None = None
+        """The clock by which it notes when tuples are taken: where a source writes."""
         self._discards = False
         self._waiting: list[Cell] = []
+        self._enqueued: deque[tuple[int, float]] | None = None
+        """Where that is asked for: how many tuples had been written by then, and when."""
+        self._now: Callable[[], float]
 
     def __len__(self) -> int:
         return self._count
@@ -78,6 +91,8 @@ class Port:
             self._chunks.append((taken, born))
             self._count += len(taken)
             self.total += len(taken)
+            if self._enqueued is not None:
+                self._note_enqueued(self._enqueued)
         if notifies:
             self.reader.notify()
         return rest
@@ -111,7 +126,39 @@ class Port:
             woken = self._woken() if self._waiting else ()
         for writer in woken:
             writer.notify()
+        if self.times_taking is not None:
+            born = Taken(born)
+            born.taken = self.times_taking()
         return values, born
+
+    def enqueued_time(self, now: Callable[[], float]) -> float | None:
+        """When the front tuple was put in, as far as that was noted: from the first question on."""
+        with self._lock:
+            if self._enqueued is None:
+                self._now = now
+                self._enqueued = deque()
+                if self._count:
+                    self._note_enqueued(self._enqueued)
+            self._forget_enqueued(self._enqueued)
+            return self._enqueued[0][1] if self._enqueued else None
+
+    def _note_enqueued(self, enqueued: deque[tuple[int, float]]) -> None:
+        self._forget_enqueued(enqueued)
+        enqueued.append((self.total, self._now()))
+
+    def _forget_enqueued(self, enqueued: deque[tuple[int, float]]) -> None:
+        """Those of tuples that are gone."""
+        gone = self.total - self._count
+        while enqueued and enqueued[0][0] <= gone:
+            enqueued.popleft()
+
+    def note_full(self, is_full: bool, now: float) -> None:
+        """Called by its writer: it waits for room here, or does so no longer."""
+        if is_full and self.full_since is None:
+            self.full_since = now
+        elif not is_full and self.full_since is not None:
+            self.full_seconds += now - self.full_since
+            self.full_since = None
 
     def waiting(self) -> list[Any]:
         """All tuples that are here, which stay."""

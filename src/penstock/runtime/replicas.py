@@ -134,6 +134,7 @@ class Replica(Cell):
 
     def release(self, has_more: bool) -> None:
         super().release(has_more)
+        self.run.scheduler.look_again(self)  # its operator has a worker less
         # Who brings work wakes one that is idle, if there is one; so who has just become idle looks again.
         if self.has_more():
             self.notify()

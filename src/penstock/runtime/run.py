@@ -17,7 +17,7 @@ from penstock.flow.nodes import Graph, Node
 from penstock.observe.arrivals import Arrivals, Sight
 from penstock.observe.journal import Decision
 from penstock.observe.report import Latency, LeftBehind, OperatorReport, Report
-from penstock.ordering.reorder import Outlet, ReorderBuffer, Ring
+from penstock.ordering.reorder import Downstream, ReorderBuffer, Ring
 from penstock.ordering.splits import Splitter
 from penstock.ordering.worklists import HybridQueue, Worklist
 from penstock.runtime.cells import Cell, Failed
@@ -31,6 +31,7 @@ from penstock.runtime.ports import Port
 from penstock.runtime.scheduler import Scheduler
 from penstock.runtime.standing import Abandoned
 from penstock.runtime.timers import Timers
+from penstock.runtime.views import Shares
 
 PATIENT_SECONDS = 0.002
 """Under a GIL: four times the interval at which threads take it from each other."""
@@ -64,7 +65,7 @@ class Settings:
     has_gil: bool = True
     has_replicas: bool = True
     """Whether operators may have replicas at all: on one thread they would bring nothing."""
-    reorder: Callable[[int, Outlet], ReorderBuffer] = Ring
+    reorder: Callable[[int, Downstream], ReorderBuffer] = Ring
     reorder_size: int = 256
     """How many units of an operator with replicas may wait for an earlier one, or be under way."""
     split: Callable[[], Splitter] | None = None
@@ -75,6 +76,11 @@ class Settings:
     """Told what a driver loop is about to work on, where that is to cost something."""
     worklist: Callable[[], Worklist[Any]] = HybridQueue
     """How the replicas of a keyed operator share out its keys."""
+    buckets: int = 64
+    """Into how many buckets keys fall, each of which one replica holds at a time: far more than there are workers, so
+    that a hot key shares its bucket with few others; few enough for parts of many tuples."""
+    partitioner: Callable[[Any], int] | None = None
+    """Which bucket a key falls into, modulo their number; by its hash, if there is none."""
 
 
 class Quiet(Protocol):
@@ -105,6 +111,7 @@ class Run:
         self.clock = clock
         self.settings = settings
         self.scheduler = Scheduler(policy, on_ready)
+        self.shares = Shares(self)
         self.timers = Timers()
         self.help_shares: dict[tuple[str, str], float] = {}
         """By helper and helped: how much of its output a worker processes itself while its reader is busy."""
@@ -151,6 +158,9 @@ class Run:
         self._latencies: deque[float] = deque(maxlen=10_000)
         self.on_latency: Callable[[float], None] = self._latencies.append
         """Told how long a tuple was under way; who lets them out together later may take its place."""
+        self._processing: deque[float] = deque(maxlen=10_000)
+        self.on_processing: Callable[[float], None] = self._processing.append
+        """The same without the time that it has waited in its source's queue."""
         self._controls_closed: set[Cell] = set()
 
     # The run's life
@@ -266,7 +276,7 @@ class Run:
             engine,
             self.clock.now() - self._started,
             self.counts(),
-            Latency.of(tuple(self._latencies)),
+            Latency.of(tuple(self._latencies), tuple(self._processing)),
             tuple(self.decisions),
             arrivals,
             left_behind=tuple(self.left_behind),
@@ -445,7 +455,7 @@ class Run:
         return any(cell.waits_for_outside for cell in self.cells if not cell.is_complete and not cell.is_source)
 
     def _make_room(self, blocked: list[Cell]) -> None:
-        ports = [port for cell in blocked if (port := cell.blocked_on) is not None]
+        ports = [port for cell in blocked for port in cell.full_ports()]
         port = min(ports, key=lambda port: (port.capacity, port.name))
         capacity = port.capacity * 2
         if capacity > self.settings.queue_limit:
@@ -462,14 +472,14 @@ class Run:
 
     def _deadlock(self, blocked: list[Cell]) -> str:
         waits = "; ".join(
-            f"{cell.name!r} waits for room in {cell.blocked_on.name} ({len(cell.blocked_on):,} tuples)"
+            f"{cell.name!r} waits for room in {port.name} ({len(port):,} tuples)"
             for cell in blocked
-            if cell.blocked_on is not None
+            for port in cell.full_ports()
         )
         readers = "; ".join(
             f"{port.reader.name!r} waits for tuples on {_empty(port.reader)}"
             for cell in blocked
-            if (port := cell.blocked_on) is not None
+            for port in cell.full_ports()
         )
         return (
             f"flow {self.flow!r} can't go on within queue_limit={self.settings.queue_limit:,}: {waits}; {readers}. "

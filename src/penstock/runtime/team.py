@@ -110,7 +110,7 @@ class Team(Cell):
 
     def _new_replica(self) -> Replica:
         replica = self._make_replica()
-        replica.team, replica.depth = self, self.depth
+        replica.team, replica.depth, replica.view = self, self.depth, self.view
         replica.open()
         self._members = (*self._members, replica)
         return replica
@@ -126,6 +126,7 @@ class Team(Cell):
         if self.blocked_on is not None or self.is_over or self._port.closed:
             super().notify()
         self.wake_one()
+        self.run.scheduler.look_again(self)
 
     @property
     def is_at_rest(self) -> bool:
@@ -267,7 +268,7 @@ class Team(Cell):
         unit.given = []
         while full := self._offered():
             # Before it is registered: who makes room clears it, and then somebody looks again.
-            self._begin_to_wait(full[0])
+            self._begin_to_wait(full)
             if all(target.await_room(self) for target in full):
                 return False
             self._end_waiting()

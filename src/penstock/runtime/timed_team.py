@@ -194,6 +194,9 @@ class TimedTeam(KeyedTeam):
             under_way.popleft()
         return due
 
+    def _key_kept_with(self, state: Any) -> Any:
+        return state.key
+
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
         assert isinstance(unit, TimedUnit)

@@ -117,11 +117,12 @@ class Worker:
         if cell.is_over and cell.has_given_all:
             cell.complete()
             return
-        blocked_on = cell.blocked_on
-        cell.release(has_more or (cell.is_over and blocked_on is None))
-        # A full queue: do its reader's work next, instead of waiting for somebody else to do it.
-        if blocked_on is not None and self.only is None and self._next is None and blocked_on.reader.claim():
-            self._next = blocked_on.reader
+        is_blocked = cell.blocked_on is not None
+        full = cell.full_ports() if is_blocked else ()
+        cell.release(has_more or (cell.is_over and not is_blocked))
+        # A full queue: do its reader's work next, instead of waiting for another worker to do it.
+        if full and self.only is None and self._next is None:
+            self._next = next((port.reader for port in full if port.reader.claim()), None)
 
 
 def _is_closed_here(error: BaseException) -> bool:

@@ -22,7 +22,7 @@ _KEPT_CHANGES = 16
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class BucketId:
     """One bucket of one operator."""
 
     operator: str
@@ -68,20 +68,20 @@ class Segment:
         return cls(file, offset, length, sha256, bool(is_base), upto, keys)
 
 
-Chain: TypeAlias = tuple[Segment, ...]
+SegmentChain: TypeAlias = tuple[Segment, ...]
 
 
-def version_of(chain: Chain) -> str:
+def version_of(chain: SegmentChain) -> str:
     """What a process has that has read the whole chain."""
     return chain[-1].version if chain else NO_VERSION
 
 
-def holds(chain: Chain, version: str) -> bool:
+def holds(chain: SegmentChain, version: str) -> bool:
     """Whether a process that has this version can go on from there."""
     return any(segment.version == version for segment in chain)
 
 
-def steps(chain: Chain, after: str | None = None) -> Chain:
+def steps(chain: SegmentChain, after: str | None = None) -> SegmentChain:
     """The segments to read, in order: all that is needed, or what is missing after a version that the chain holds.
 
     >>> base, old, new = (Segment("f", 0, 1, name, name == "base", upto) for name, upto in
@@ -132,7 +132,7 @@ def first_to_compact(sizes: Sequence[int], budget_bytes: float) -> int | None:
     return next((i for i in worth_it if sizes[i] <= behind[i + 1] and behind[i] <= budget_bytes), None)
 
 
-def compacted(chain: Chain, first: int, segment: Segment) -> Chain:
+def compacted(chain: SegmentChain, first: int, segment: Segment) -> SegmentChain:
     """The chain with one segment for its steps from `first` on, and behind it the newest changes, for catching up."""
     before = steps(chain)[:first]
     older = {step.version for step in before}  # one of these again, behind the new segment, would lead around it

@@ -1,8 +1,8 @@
-"""The only code that touches the checkpoint's disk or object store: what appears there appears whole, and what is read
-back is checked first.
+"""The only code that writes and reads a checkpoint's files: what appears there appears whole, and what is read back is
+checked first.
 
 A *sealed* file carries a digest of its own name and content: nothing else vouches for it. A *blob* carries none: its
-digest stands in a sealed file. With a key, digests are HMACs, so that only who has the key can write what will be read.
+digest stands in a sealed file. With a key, digests are HMACs, so that only its owner can write what will be read.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Files:
         return Sealed(body, seal)
 
     def keep(self, prefix: str, data: bytes) -> Blob:
-        """Write a blob, whose name ends with its digest: the same bytes are the same file, whoever writes them."""
+        """Write a blob, whose name ends with its digest: the same bytes are the same file, in every process."""
         digest = self.digest(data)
         self._write(prefix + digest, data)
         return Blob(prefix + digest, digest)
@@ -213,7 +213,7 @@ class Files:
 
 
 class _Store(Protocol):
-    """What `Files` needs of a place that keeps files."""
+    """What `Files` needs of a disk or an object store."""
 
     def read(self, name: str, offset: int, length: int | None) -> bytes: ...
     def put(self, name: str, data: bytes) -> None: ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from penstock.errors import CheckpointError
-from penstock.state.chains import Chain, Place, Segment
+from penstock.state.chains import BucketId, Segment, SegmentChain
 from penstock.state.files import Blob, Files, Sealed
 
 FOLDER = "manifests"
@@ -37,7 +37,7 @@ Outputs: TypeAlias = Mapping[str, Sequence[Output]]
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one batch has done; `chains` are those of the places that it changed."""
+    """What one batch has done; `chains` are those of the buckets that it changed."""
 
     batch: int
     engine: str
@@ -48,7 +48,7 @@ class Manifest:
     buckets: int
     offsets: Mapping[str, Any]
     """By source, how far it was read."""
-    chains: Mapping[Place, Chain]
+    chains: Mapping[BucketId, SegmentChain]
     outputs: Outputs
     """What the batch has given to the sinks."""
     collected: Outputs = field(default_factory=dict)
@@ -65,35 +65,35 @@ class Manifest:
 
 # How a chain has changed: how many of its segments it has kept, and the new ones after them. A manifest of whole chains
 # would be larger than the states that most batches change.
-_Growth: TypeAlias = tuple[int, Chain]
+_Growth: TypeAlias = tuple[int, SegmentChain]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _LogRecord:
     """A manifest as it is kept, without its chains: how they grew after another batch, and at times all of them."""
 
     manifest: Manifest
     after: int | None = None
     before: str = ""
     """The lineage of the batch that it comes after."""
-    growths: Mapping[Place, _Growth] = field(default_factory=dict)
-    full: Mapping[Place, Chain] | None = None
+    growths: Mapping[BucketId, _Growth] = field(default_factory=dict)
+    full: Mapping[BucketId, SegmentChain] | None = None
 
 
 class _Replay:
-    """Where everything stands after some entries."""
+    """Where everything stands after some records."""
 
     def __init__(self) -> None:
         self.latest: Manifest | None = None
-        self.chains: dict[Place, Chain] = {}
+        self.chains: dict[BucketId, SegmentChain] = {}
         self._full_batch = 0
 
-    def entry_for(self, manifest: Manifest, is_whole: bool) -> _Entry:
+    def record_for(self, manifest: Manifest, is_whole: bool) -> _LogRecord:
         """How a manifest is kept that comes after these; with `is_whole`, its chains are all that there are."""
         chains = {} if is_whole else self.chains
-        growths = {place: _growth(chains.get(place, ()), chain) for place, chain in manifest.chains.items()}
+        growths = {bucket_id: _growth(chains.get(bucket_id, ()), chain) for bucket_id, chain in manifest.chains.items()}
         is_full = is_whole or self.latest is None or manifest.batch - self._full_batch >= _BATCHES_PER_FULL
-        return _Entry(
+        return _LogRecord(
             replace(manifest, chains={}),
             None if self.latest is None else self.latest.batch,
             "" if self.latest is None else self.latest.lineage,
@@ -101,25 +101,27 @@ class _Replay:
             {**chains, **manifest.chains} if is_full else None,
         )
 
-    def apply(self, entry: _Entry) -> None:
-        if self.latest is not None and (entry.after, entry.before) != (self.latest.batch, self.latest.lineage):
+    def apply(self, record: _LogRecord) -> None:
+        if self.latest is not None and (record.after, record.before) != (self.latest.batch, self.latest.lineage):
             raise CheckpointError(
-                f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, and what is there before it is "
+                f"{manifest_name(record.manifest.batch)} follows batch {record.after}, and what is there before it is "
                 f"batch {self.latest.batch} of this or another copy of the checkpoint: a manifest is missing or was "
                 "swapped; restore it, or start with a new checkpoint"
             )
-        if entry.full is not None:
-            self.chains = dict(entry.full)
-            self._full_batch = entry.manifest.batch
+        if record.full is not None:
+            self.chains = dict(record.full)
+            self._full_batch = record.manifest.batch
         elif self.latest is None:
             raise CheckpointError(
-                f"{manifest_name(entry.manifest.batch)} follows batch {entry.after}, whose manifest is missing: "
+                f"{manifest_name(record.manifest.batch)} follows batch {record.after}, whose manifest is missing: "
                 "restore it, or start with a new checkpoint"
             )
         else:
-            for place, (kept, new) in entry.growths.items():
-                self.chains[place] = (*self.chains.get(place, ())[:kept], *new)
-        self.latest = replace(entry.manifest, chains={place: self.chains[place] for place in entry.growths})
+            for bucket_id, (kept, new) in record.growths.items():
+                self.chains[bucket_id] = (*self.chains.get(bucket_id, ())[:kept], *new)
+        self.latest = replace(
+            record.manifest, chains={bucket_id: self.chains[bucket_id] for bucket_id in record.growths}
+        )
 
 
 class Manifests:
@@ -139,16 +141,16 @@ class Manifests:
     def write(self, manifest: Manifest, is_whole: bool = False) -> bool:
         """Declare a batch done, unless it is: then say False and change nothing.
 
-        With `is_whole`, places that it has no chains for are gone.
+        With `is_whole`, buckets that it has no chains for are gone.
         """
         latest = self.latest()
         if latest is not None and manifest.batch <= latest.batch:
             return False
         name = manifest_name(manifest.batch)
-        entry = self._now.entry_for(manifest, is_whole)
-        if not self._files.create(name, json.dumps(_to_json(entry), separators=(",", ":")).encode()):
+        record = self._now.record_for(manifest, is_whole)
+        if not self._files.create(name, json.dumps(_to_json(record), separators=(",", ":")).encode()):
             return False
-        sealed = self._entry(name)
+        sealed = self._record(name)
         assert sealed is not None
         self._now.apply(sealed)
         return True
@@ -158,8 +160,8 @@ class Manifests:
         if self._now.latest is None:
             self._now = self._replayed(self._files.names(FOLDER))
         else:  # the folder may have many names: only ask whether there is a next one
-            while (entry := self._entry(manifest_name(self._now.latest.batch + 1))) is not None:
-                self._now.apply(entry)
+            while (record := self._record(manifest_name(self._now.latest.batch + 1))) is not None:
+                self._now.apply(record)
             if not self._is_there(self._now.latest.batch):  # others have gone on so far that they have forgotten it
                 self._now = self._replayed(self._files.names(FOLDER))
         return self._now.latest
@@ -171,8 +173,8 @@ class Manifests:
             return False
         return True
 
-    def chains(self) -> dict[Place, Chain]:
-        """Where the states of all places are, as of the latest manifest."""
+    def chains(self) -> dict[BucketId, SegmentChain]:
+        """Where the states of all buckets are, as of the latest manifest."""
         self.latest()
         return dict(self._now.chains)
 
@@ -181,12 +183,12 @@ class Manifests:
         names = self._files.names(FOLDER)
         past = [name for name in names if name <= manifest_name(keep_from)]
         recent = self._from_full(past)
-        entries = [*recent, *self._entries(names[len(past) :])]
+        records = [*recent, *self._records(names[len(past) :])]
         replay, needed = _Replay(), set[str]()
-        for number, entry in enumerate(entries):
-            replay.apply(entry)
+        for number, record in enumerate(records):
+            replay.apply(record)
             if number >= len(recent) - 1:  # what lies between the full one and this is only the way to its chains
-                manifest = entry.manifest
+                manifest = record.manifest
                 outputs = [*manifest.outputs.values(), *manifest.collected.values()]
                 needed.update(output.file for of_sink in outputs for output in of_sink)
                 needed.update(segment.file for chain in replay.chains.values() for segment in chain)
@@ -196,23 +198,23 @@ class Manifests:
 
     def _replayed(self, names: Sequence[str]) -> _Replay:
         replay = _Replay()
-        for entry in self._from_full(names):
-            replay.apply(entry)
+        for record in self._from_full(names):
+            replay.apply(record)
         return replay
 
-    def _from_full(self, names: Sequence[str]) -> list[_Entry]:
-        """The entries, in order, from the last full one on."""
-        found: list[_Entry] = []
+    def _from_full(self, names: Sequence[str]) -> list[_LogRecord]:
+        """The records, in order, from the last full one on."""
+        found: list[_LogRecord] = []
         for name in reversed(names):
-            found += self._entries([name])
+            found += self._records([name])
             if found and found[-1].full is not None:
                 break
         return found[::-1]
 
-    def _entries(self, names: Sequence[str]) -> list[_Entry]:
-        return [entry for name in names if (entry := self._entry(name)) is not None]
+    def _records(self, names: Sequence[str]) -> list[_LogRecord]:
+        return [record for name in names if (record := self._record(name)) is not None]
 
-    def _entry(self, name: str) -> _Entry | None:
+    def _record(self, name: str) -> _LogRecord | None:
         try:
             sealed = self._files.unseal(name)
         except FileNotFoundError:
@@ -224,7 +226,7 @@ def manifest_name(batch: int) -> str:
     return f"{FOLDER}/{batch:010d}"
 
 
-def _growth(before: Chain, after: Chain) -> _Growth:
+def _growth(before: SegmentChain, after: SegmentChain) -> _Growth:
     kept = 0
     for old, new in zip(before, after):
         if old != new:
@@ -233,29 +235,29 @@ def _growth(before: Chain, after: Chain) -> _Growth:
     return kept, after[kept:]
 
 
-def _to_json(entry: _Entry) -> dict[str, Any]:
-    full = None if entry.full is None else {place: (0, chain) for place, chain in entry.full.items()}
+def _to_json(record: _LogRecord) -> dict[str, Any]:
+    full = None if record.full is None else {bucket_id: (0, chain) for bucket_id, chain in record.full.items()}
     fields = {
-        **vars(entry.manifest),
-        "outputs": _outputs_to_json(entry.manifest.outputs),
-        "collected": _outputs_to_json(entry.manifest.collected),
-        "chains": _growths_to_json(entry.growths),
-        "after": entry.after,
-        "before": entry.before,
+        **vars(record.manifest),
+        "outputs": _outputs_to_json(record.manifest.outputs),
+        "collected": _outputs_to_json(record.manifest.collected),
+        "chains": _growths_to_json(record.growths),
+        "after": record.after,
+        "before": record.before,
         "full": None if full is None else _growths_to_json(full),
     }
     del fields["lineage"]  # the seal of what is written here
     return fields
 
 
-def _from_json(sealed: Sealed) -> _Entry:
+def _from_json(sealed: Sealed) -> _LogRecord:
     fields = json.loads(sealed.body)
     growths = _growths_from_json(fields.pop("chains"))
     after, before, full = fields.pop("after"), fields.pop("before"), fields.pop("full")
     outputs, collected = (_outputs_from_json(fields.pop(name)) for name in ("outputs", "collected"))
-    chains = None if full is None else {place: chain for place, (_, chain) in _growths_from_json(full).items()}
+    chains = None if full is None else {bucket_id: chain for bucket_id, (_, chain) in _growths_from_json(full).items()}
     manifest = Manifest(**fields, chains={}, outputs=outputs, collected=collected, lineage=sealed.seal)
-    return _Entry(manifest, after, before, growths, chains)
+    return _LogRecord(manifest, after, before, growths, chains)
 
 
 def _outputs_to_json(outputs: Outputs) -> dict[str, list[list[Any]]]:
@@ -266,12 +268,14 @@ def _outputs_from_json(fields: Mapping[str, Sequence[Sequence[Any]]]) -> dict[st
     return {sink: [Output(*output) for output in found] for sink, found in fields.items()}
 
 
-def _growths_to_json(growths: Mapping[Place, _Growth]) -> list[Any]:
+def _growths_to_json(growths: Mapping[BucketId, _Growth]) -> list[Any]:
     return [
-        [place.operator, place.bucket, kept, [segment.to_json() for segment in new]]
-        for place, (kept, new) in growths.items()
+        [bucket_id.operator, bucket_id.bucket, kept, [segment.to_json() for segment in new]]
+        for bucket_id, (kept, new) in growths.items()
     ]
 
 
-def _growths_from_json(rows: Sequence[Any]) -> dict[Place, _Growth]:
-    return {Place(operator, bucket): (kept, tuple(map(Segment.from_json, new))) for operator, bucket, kept, new in rows}
+def _growths_from_json(rows: Sequence[Any]) -> dict[BucketId, _Growth]:
+    return {
+        BucketId(operator, bucket): (kept, tuple(map(Segment.from_json, new))) for operator, bucket, kept, new in rows
+    }

@@ -7,18 +7,19 @@ import pickle
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from penstock.errors import CheckpointError, describe_exception, short_repr
-from penstock.state.chains import Place, Segment
+from penstock.state.chains import BucketId, Segment
 from penstock.state.files import Files
 
 _VERSION_BYTES = 32
 _PROTOCOL = 5
 
-dumps: Callable[[Any], bytes] = partial(pickle.dumps, protocol=_PROTOCOL)
-"""An engine whose processes can't import users' classes puts a pickler here that sends them along."""
+
+def dumps(value: Any) -> bytes:
+    """How states are pickled, unless an engine's processes can't import users' classes."""
+    return pickle.dumps(value, _PROTOCOL)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Changes:
             states.pop(key, None)
 
 
-def pack(place: Place, version: str, changes: Changes) -> bytes:
+def pack(bucket_id: BucketId, version: str, changes: Changes, dumps: Callable[[Any], bytes] = dumps) -> bytes:
     """The bytes of a segment: the version that it follows or has reached, then states and deleted keys in one pickle.
 
     One pickle, without an index by key: on a million keys that is written three times as fast, and read back whole in
@@ -59,18 +60,18 @@ def pack(place: Place, version: str, changes: Changes) -> bytes:
     try:
         return bytes.fromhex(version) + dumps((changes.states, list(changes.deleted)))
     except BaseException as error:  # whatever a user's __reduce__ raises
-        raise _unpicklable(place, changes.states, error) from error
+        raise _unpicklable(bucket_id, changes.states, error) from error
 
 
-def read(files: Files, place: Place, segment: Segment) -> Changes:
+def read(files: Files, bucket_id: BucketId, segment: Segment) -> Changes:
     """The states and the deleted keys of a segment."""
-    data = files.fetch(segment.blob, f"states of operator {place.operator!r}")
+    data = files.fetch(segment.blob, f"states of operator {bucket_id.operator!r}")
     try:
         with _collector_paused():
             states, deleted = pickle.loads(memoryview(data)[_VERSION_BYTES:])
     except BaseException as error:  # whatever a user's __setstate__ raises
         raise CheckpointError(
-            f"states of operator {place.operator!r} can't be read back: {describe_exception(error)}; "
+            f"states of operator {bucket_id.operator!r} can't be read back: {describe_exception(error)}; "
             "their classes must be importable, and able to read what they have written"
         ) from error
     return Changes(states, dict.fromkeys(deleted))
@@ -88,14 +89,14 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _unpicklable(place: Place, states: Mapping[Hashable, Any], error: BaseException) -> CheckpointError:
-    """Whose state it was: looked for one by one, now that it has failed."""
+def _unpicklable(bucket_id: BucketId, states: Mapping[Hashable, Any], error: BaseException) -> CheckpointError:
+    """Which state can't be pickled: looked for one by one, now that pickling all has failed."""
     for key, state in states.items():
         try:
             pickle.dumps((key, state), _PROTOCOL)
         except BaseException as one:
             return CheckpointError(
-                f"operator {place.operator!r} can't keep the state of key {short_repr(key)}, {short_repr(state)}: "
+                f"operator {bucket_id.operator!r} can't keep the state of key {short_repr(key)}, {short_repr(state)}: "
                 f"{describe_exception(one)}; a state may hold only what pickle can store"
             )
-    return CheckpointError(f"operator {place.operator!r} can't keep its states: {describe_exception(error)}")
+    return CheckpointError(f"operator {bucket_id.operator!r} can't keep its states: {describe_exception(error)}")

@@ -1,4 +1,4 @@
-"""The only code that makes the files of one output have the same columns, where nobody gave a schema.
+"""The only code that makes the files of one output have the same columns, where no schema was given.
 
 Files that are written apart, by slices of a batch or by one batch after another, find out by themselves what their
 columns are. Files that are out stay as they are, so from then on their columns hold.
@@ -150,7 +150,7 @@ class CsvAgreement(Agreement):
         order = [before.index(name) for name in columns]
         starts = range(0 if self._has_header else len(before), len(cells), len(before))
         joined = self._delimiter.encode()
-        return b"".join(joined.join([cells[start + place] for place in order]) + b"\n" for start in starts)
+        return b"".join(joined.join([cells[start + index] for index in order]) + b"\n" for start in starts)
 
     def kept(self, columns: Sequence[str]) -> list[str]:
         return list(columns)

@@ -65,7 +65,7 @@ class CsvFiles(LineFiles):
         if names is not None and self._header is False:
             return names, 0
         for block in read_blocks(path, 0, None, self._limits, self._has_quoted_newlines):
-            for place, line in enumerate(block.lines):
+            for index, line in enumerate(block.lines):
                 if not line.strip():
                     continue
                 try:
@@ -73,11 +73,11 @@ class CsvFiles(LineFiles):
                 except ValueError as error:
                     if names is not None and self._header is None:
                         return names, 0
-                    raise SourceError(f"{path}, line {block.line_numbers[place]}: the header: {error}") from None
+                    raise SourceError(f"{path}, line {block.line_numbers[index]}: the header: {error}") from None
                 if names is not None and self._header is None and not set(names) <= set(cells):
                     return names, 0
                 self._check_header(path, cells, names or [])
-                return cells, block.end - sum(map(len, block.lines[place + 1 :]))
+                return cells, block.end - sum(map(len, block.lines[index + 1 :]))
         return names or [], 0
 
     def _cells(self, line: bytes) -> list[str]:

@@ -203,8 +203,11 @@ class CsvEncoder(_Buffered):
 
     def followed_by(self, encoder: Encoder) -> Encoder:
         assert isinstance(encoder, CsvEncoder)
-        encoder._names = self._names  # a row that lacks a column may come first there
-        return encoder
+        return encoder._with_names(self._names)  # a row that lacks a column may come first there
+
+    def _with_names(self, names: tuple[str, ...]) -> CsvEncoder:
+        self._names = names
+        return self
 
     def empty(self) -> bytes:
         if self._schema is None or not self._header_due:

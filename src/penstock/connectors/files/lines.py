@@ -158,13 +158,13 @@ def next_line(path: str, position: int) -> int:
     if position == 0:
         return 0
     with open(path, "rb") as file:
-        place = position - 1
-        file.seek(place)
+        offset = position - 1
+        file.seek(offset)
         while data := file.read(_BLOCK_BYTES):
             if (end := data.find(b"\n")) >= 0:
-                return place + end + 1
-            place += len(data)
-    return place
+                return offset + end + 1
+            offset += len(data)
+    return offset
 
 
 def last_line_end(path: str, start: int, end: int, quoted_newlines: bool) -> int:

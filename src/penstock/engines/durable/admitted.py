@@ -1,4 +1,4 @@
-"""What was taken from sources for a batch that is not done: who may go on with it."""
+"""What was taken from sources for a batch that is not done, and which engine may go on with it."""
 
 from __future__ import annotations
 

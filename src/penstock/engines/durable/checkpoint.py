@@ -1,4 +1,4 @@
-"""A checkpoint's root: whose it is, one driver at a time, and what may change between two runs."""
+"""A checkpoint's directory: whose it is, which process holds it, and which of its files are still needed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Root:
             ) from None
 
     def _check_owner(self, folder: str) -> None:
-        """What is in a checkpoint is run as code: nobody else may put anything there."""
+        """What is in a checkpoint is run as code: no other user may put anything there."""
         status = os.stat(folder)
         if status.st_uid != os.geteuid():
             raise CheckpointError(
@@ -163,12 +163,12 @@ class Checkpoint(Root):
         ]
         for name in found:
             with suppress(FileNotFoundError):
-                # A task that nobody waits for may still write; what it writes is never needed, but may be half there.
+                # A task that was given up may still write; what it writes is never needed, but may be half there.
                 if now - self.files.modified(name) > _GRACE_SECONDS:
                     self.files.delete(name)
 
     def refuse_to_go_on(self) -> NoReturn:
-        """A run has let out its last words: nobody can add to them."""
+        """A run has let out its last words: none can follow."""
         raise FlowError(
             f"checkpoint {self.root!r} belongs to a run that has ended: its windows and last words are out; give a new "
             "checkpoint, or run with at_end='keep' the next time"

@@ -1,6 +1,6 @@
 """Whose turn it is to write to a directory: the only code that numbers what several runs put there.
 
-A directory has a log of claims, one file each, put there only if nobody has that number yet. A claim says which batch
+A directory has a log of claims, one file each, put there only if that number is free. A claim says which batch
 of which query its number is for, and that batch's lineage. So a run sees at once that its output is ahead of its
 checkpoint (an older copy), or that another copy of the checkpoint has gone on; and two queries that append never use
 one number.
@@ -54,7 +54,7 @@ class Claims:
     """
 
     def __init__(self, directory: Path) -> None:
-        # Without a key: these are plain words about files that everybody may read, and other queries have other keys.
+        # Without a key: these are plain words about files that all may read, and other queries have other keys.
         self._files = Files(str(directory / BOOKKEEPING), key=b"")
 
     def all(self) -> list[int]:

@@ -12,7 +12,7 @@ from penstock.engines.durable.publish import Publisher
 from penstock.engines.durable.steps import reached
 from penstock.errors import CheckpointError
 from penstock.flow.nodes import Graph
-from penstock.state.chains import Chain, Place
+from penstock.state.chains import BucketId, SegmentChain
 from penstock.state.files import Files
 from penstock.state.manifests import Manifest, Outputs, manifest_name
 
@@ -75,7 +75,7 @@ class Commits:
         self,
         batch: int,
         offsets: Mapping[str, Any],
-        chains: Mapping[Place, Chain],
+        chains: Mapping[BucketId, SegmentChain],
         outputs: Outputs,
         closed: bool,
         session: Any = None,

@@ -1,4 +1,4 @@
-"""A directory of output files: the only code that gives them names, and sees whether they are still ours to add to."""
+"""A directory of output: the only code that names the files of a batch, and checks that it may still add to them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Directory:
         ]
 
     def _out(self) -> list[Path]:
-        """The files of its format that are out and stay, whoever has written them."""
+        """The files of its format that are out and stay, by any query."""
         paths = sorted(self._path.glob(f"part-*{self._sink.suffix}"))
         return [path for path in paths if path.name not in self._old]
 
@@ -106,8 +106,8 @@ class Directory:
             return
         with self._writing():
             number = self._number(manifest)
-            for place, output in enumerate(staged):
-                self._place(output, self._path / f"part-{number:08d}-{place:05d}{self._sink.suffix}")
+            for number_in_batch, output in enumerate(staged):
+                self._put(output, self._path / f"part-{number:08d}-{number_in_batch:05d}{self._sink.suffix}")
             sync_folder(str(self._path))
             self._remove_old()
 
@@ -166,7 +166,7 @@ class Directory:
         )
 
     def _number(self, manifest: Manifest) -> int:
-        """The number of a batch: claimed, or, where nobody will go on, the next."""
+        """The number of a batch: claimed, or, where no later run can go on, the next."""
         if self._query is None:
             return self._above + 1 + manifest.batch
         wanted = Claim(0, self._query, manifest.batch, manifest.lineage)
@@ -189,7 +189,7 @@ class Directory:
             if (made := self._claims.make(self._query, batch, lineage, seen, self._above)) is not None:
                 return made
 
-    def _place(self, output: Output, path: Path) -> None:
+    def _put(self, output: Output, path: Path) -> None:
         """A link where that can be; a file that is there already must be the same."""
         self._files.check(output.blob, f"output of sink {self._name!r}")
         local = self._files.local_path(output.file)

@@ -19,7 +19,7 @@ from penstock.engines.durable.commits import check_published, read_published, wr
 from penstock.engines.durable.fingerprint import NEW
 from penstock.errors import CheckpointError
 from penstock.flow.checks import checked_name
-from penstock.state.chains import Chain, Place
+from penstock.state.chains import BucketId, SegmentChain
 from penstock.state.files import Blob
 from penstock.state.manifests import FOLDER as MANIFESTS
 from penstock.state.manifests import Manifest, Outputs, manifest_name
@@ -69,7 +69,9 @@ def show(path: str) -> Summary:
     about = _about(root)
     latest, chains = root.latest, root.manifests.chains()
     operators = [
-        OperatorSummary(name, what, *_size_of([chain for place, chain in chains.items() if place.operator == name]))
+        OperatorSummary(
+            name, what, *_size_of([chain for bucket_id, chain in chains.items() if bucket_id.operator == name])
+        )
         for name, what in (latest.operators if latest is not None else {}).items()
     ]
     sizes = [os.path.getsize(file) for file in _files_in(root)]
@@ -180,9 +182,9 @@ def rename(path: str, names: Mapping[str, str], drop: Sequence[str] = (), add: S
             return {names.get(name, name): one for name, one in found.items() if name not in drop}
 
         chains = {
-            Place(names.get(place.operator, place.operator), place.bucket): chain
-            for place, chain in root.manifests.chains().items()
-            if place.operator not in drop
+            BucketId(names.get(bucket_id.operator, bucket_id.operator), bucket_id.bucket): chain
+            for bucket_id, chain in root.manifests.chains().items()
+            if bucket_id.operator not in drop
         }
         published = read_published(root.files)
         _go_on(
@@ -233,7 +235,7 @@ def _rewind(kept: Mapping[str, Any], query: str) -> int:
     removed = 0
     for part in sorted(directory.glob("part-*")):
         number = part_number(part)
-        if number > target.number and owners.get(number) == query:  # files without a claim are somebody else's
+        if number > target.number and owners.get(number) == query:  # files without a claim are another query's
             part.unlink()
             removed += 1
     above = max([target.number, *map(part_number, directory.glob("part-*"))])
@@ -292,8 +294,8 @@ def _needed(root: Root) -> list[tuple[Blob, str]]:
     """Every blob that a run would read, and what it is."""
     latest = root.latest
     found = [
-        (segment.blob, f"states of operator {place.operator!r}")
-        for place, chain in root.manifests.chains().items()
+        (segment.blob, f"states of operator {bucket_id.operator!r}")
+        for bucket_id, chain in root.manifests.chains().items()
         for segment in chain
     ]
     if latest is not None:
@@ -329,7 +331,7 @@ def _read_claims(kept: Mapping[str, Any]) -> None:
         claims.read(number)
 
 
-def _size_of(chains: Sequence[Chain]) -> tuple[int, int]:
+def _size_of(chains: Sequence[SegmentChain]) -> tuple[int, int]:
     return sum(chain[-1].keys for chain in chains if chain), sum(one.length for chain in chains for one in chain)
 
 

@@ -1,4 +1,4 @@
-"""The states of one operator in the store: the only code that knows which bucket a key is in, and what is kept of it.
+"""The states of one operator in the store: the only code through which engines read and change them, by key.
 
 Every engine keeps the same of an operator, so that another can go on: its states by key, and a rest that belongs to
 none.
@@ -13,7 +13,7 @@ from typing import Any
 from penstock.flow.nodes import Node, Remembers
 from penstock.operators.kept import Changed, Kept
 from penstock.ordering.keys import bucket_of, identity_of
-from penstock.state.buckets import Place, TaskStates
+from penstock.state.buckets import BucketId, TaskStates
 
 _SHARED = -1
 """The bucket of what belongs to no key, however many buckets there are."""
@@ -48,29 +48,29 @@ class KeyedStates:
         self._buckets = buckets
         self._is_mine = is_mine
         self._identity = identity
-        self._shared_place = Place(operator, _SHARED)
+        self._shared_id = BucketId(operator, _SHARED)
 
     def bucket_of(self, key: Any) -> int:
         return self.bucket_of_identity(self._identity(key)) if self._buckets > 1 else 0
 
     def bucket_of_identity(self, identity: bytes) -> int:
-        """For who has the bytes already."""
+        """The same for a caller that has the bytes already."""
         return bucket_of(identity, self._buckets)
 
     def get(self, key: Any) -> Any:
         """The state of a key, or `None`."""
-        return self._states.get(Place(self._operator, self.bucket_of(key)), key, None)
+        return self._states.get(BucketId(self._operator, self.bucket_of(key)), key, None)
 
     def in_bucket(self, bucket: int) -> Mapping[Hashable, Any]:
-        return self._states.states(Place(self._operator, bucket))
+        return self._states.states(BucketId(self._operator, bucket))
 
     def mine(self, first: int = 0, every: int = 1) -> Iterator[tuple[Any, Any]]:
         """The keys and states of this task's buckets: of all, or of every so many."""
         for bucket in filter(self._is_mine, range(first, self._buckets, every)):
-            yield from self._states.items(Place(self._operator, bucket))
+            yield from self._states.items(BucketId(self._operator, bucket))
 
     def change_bucket(self, bucket: int, states: Mapping[Any, Any], deleted: Collection[Any] = ()) -> None:
-        self._states.change(Place(self._operator, bucket), states, deleted)
+        self._states.change(BucketId(self._operator, bucket), states, deleted)
 
     def change(self, states: Mapping[Any, Any], deleted: Collection[Any] = ()) -> None:
         """Set the states of some keys, and forget those of others, if they have any."""
@@ -87,12 +87,12 @@ class KeyedStates:
 
     def shared(self) -> Any:
         """What the batch before has left for all tasks, or `None`; to be read only."""
-        return self._states.get(self._shared_place, None, None)
+        return self._states.get(self._shared_id, None, None)
 
     def keep_shared(self, value: Any) -> None:
         """Leave it for the next batch: all tasks know it, and one writes it."""
         if self._is_mine(0):
-            self._states.change(self._shared_place, {None: value})
+            self._states.change(self._shared_id, {None: value})
 
     def kept(self) -> Kept:
         """All that this task's buckets hold of the operator."""

@@ -24,7 +24,7 @@ def move(checkpoint: Checkpoint, commits: Commits, graph: Graph, buckets: int) -
         return
     files, query = checkpoint.files, checkpoint.query
     chains = checkpoint.manifests.chains()
-    known = {place.operator for place in chains}
+    known = {bucket_id.operator for bucket_id in chains}
     before, after = TaskStates(files, query, chains, Cache(0)), TaskStates(files, query, {}, Cache(_NO_LIMIT))
     for node in graph.nodes:
         if node.name in known:

@@ -1,4 +1,4 @@
-"""The only code that makes output visible: after the manifest, in the declared order of sinks, as often as it takes."""
+"""The only code that makes a batch's output visible: after the manifest, in the declared order of sinks, each once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MOST_COLLECTED_FILES = 32
 def outputs_of(staged: Sequence[Staged]) -> dict[str, list[Output]]:
     """What tasks have staged, as the manifest keeps it."""
     found: dict[str, list[Output]] = {}
-    for one in sorted(staged, key=lambda one: (one.operator, one.place)):
+    for one in sorted(staged, key=lambda one: (one.operator, one.sort_key)):
         found.setdefault(one.operator, []).append(one.output)
     return found
 
 
 class Publisher:
-    """The sinks of one run; `query` is who may go on with their directories later, if anybody."""
+    """The sinks of one run; `query` may go on with their directories later; `None` where none will."""
 
     def __init__(self, graph: Graph, files: Files, query: str | None) -> None:
         self._files = files
@@ -69,7 +69,7 @@ class Publisher:
 
     def collected(self, before: Outputs, outputs: Outputs) -> dict[str, Sequence[Output]]:
         """What the sinks that are filled again at every start hold after a batch."""
-        names = [sink.name for sink in self._sinks if isinstance(sink, _Collected)]
+        names = [sink.name for sink in self._sinks if isinstance(sink, _ListPublication)]
         return {name: _appended(self._files, before.get(name, ()), outputs.get(name, ())) for name in names}
 
     def kept(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Publisher:
     def forget(self, manifest: Manifest) -> None:
         """Delete the staged files of a batch that was published for good; a list is filled again from its own."""
         for sink in self._sinks:
-            if not isinstance(sink, _Collected):
+            if not isinstance(sink, _ListPublication):
                 for output in manifest.outputs.get(sink.name, ()):
                     self._files.delete(output.file)
 
@@ -100,16 +100,16 @@ def _publication(flow: str, node: Node, files: Files, query: str | None) -> _Pub
     assert isinstance(node.kind, Writes)
     sink = node.kind.sink
     if isinstance(sink, FileSink):
-        return _Files(flow, node, files, Directory(node.name, sink, files, query))
+        return _DirectoryPublication(flow, node, files, Directory(node.name, sink, files, query))
     if isinstance(sink, Collect):
-        return _Collected(flow, node, files)
+        return _ListPublication(flow, node, files)
     if node.on_error == "dead-letter":
         raise FlowError(
             f"operator {node.name!r}: this sink is called after a batch is done, so it can't have dead letters; say "
             "on_error='skip', or let an operator before it find what can't be written"
         )
     if isinstance(sink, SparkBatches):
-        return _Frames(flow, node, files, sink)
+        return _FramePublication(flow, node, files, sink)
     return _Publication(flow, node, files)
 
 
@@ -172,7 +172,7 @@ class _Publication:
             values = values[rejected.position + 1 :]
 
 
-class _Collected(_Publication):
+class _ListPublication(_Publication):
     """A list: filled again from the checkpoint when a run goes on."""
 
     _reached = -1
@@ -187,7 +187,7 @@ class _Collected(_Publication):
         self._reached = latest.batch
 
 
-class _Frames(_Publication):
+class _FramePublication(_Publication):
     """A user's own writer of DataFrames: called with every batch that has rows."""
 
     def __init__(self, flow: str, node: Node, files: Files, sink: SparkBatches) -> None:
@@ -203,7 +203,7 @@ class _Frames(_Publication):
             self._sink.hand_over(values, manifest.batch, session or session_of_the_process())
 
 
-class _Files(_Publication):
+class _DirectoryPublication(_Publication):
     """A directory of files."""
 
     def __init__(self, flow: str, node: Node, files: Files, directory: Directory) -> None:
@@ -237,7 +237,7 @@ def _appended(files: Files, before: Sequence[Output], new: Sequence[Output]) -> 
     if len(found) <= _MOST_COLLECTED_FILES:
         return found
     rows = [output.rows for output in found]
-    first = next(place for place in range(len(rows)) if rows[place] <= sum(rows[place + 1 :]) or place == len(rows) - 2)
+    first = next(index for index in range(len(rows)) if rows[index] <= sum(rows[index + 1 :]) or index == len(rows) - 2)
     data = b"".join(files.fetch(output.blob, "what a list holds") for output in found[first:])
     blob = files.keep(f"{COLLECTED}/", data)
     return [*found[:first], Output(blob.file, blob.digest, sum(rows[first:]))]

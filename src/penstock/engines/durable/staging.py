@@ -1,8 +1,8 @@
-"""How sinks' tuples are kept until they may be seen: as a file's bytes, or pickled for whoever writes them."""
+"""How sinks' tuples are kept until they may be seen: as a file's bytes, or pickled for the sink that takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ class Staged:
     """Some output of a sink, in a file that only the manifest makes part of the result."""
 
     operator: str
-    place: bytes
+    sort_key: bytes
+    """The slice that it was made of: output is published in this order."""
     output: Output
 
 
@@ -29,9 +30,9 @@ def stage_file(files: Files, batch: int, data: bytes, rows: int) -> Output:
     return Output(blob.file, blob.digest, rows)
 
 
-def stage_of(sink: Sink) -> FileStage | ValueStage:
-    """What takes the place of a sink while its output is not to be seen."""
-    return FileStage(sink) if isinstance(sink, FileSink) else ValueStage()
+def stage_of(sink: Sink, dumps: Callable[[Any], bytes] = pickles.dumps) -> FileStage | ValueStage:
+    """What stands for a sink while its output is not to be seen; `dumps` pickles tuples that go to no file."""
+    return FileStage(sink) if isinstance(sink, FileSink) else ValueStage(dumps)
 
 
 class FileStage(Sink):
@@ -77,7 +78,8 @@ class ValueStage(Sink):
     name = "values"
     any_thread = True
 
-    def __init__(self) -> None:
+    def __init__(self, dumps: Callable[[Any], bytes]) -> None:
+        self._dumps = dumps
         self._values: list[Any] = []
 
     def open(self) -> SinkWriter:
@@ -89,10 +91,10 @@ class ValueStage(Sink):
 
     @property
     def size_bytes(self) -> int:
-        return 64 * len(self._values)  # by and large: nobody wants to measure each
+        return 64 * len(self._values)  # by and large: measuring each would cost more than it is worth
 
     def take(self) -> tuple[bytes, int]:
-        values, data = self._values, pickles.dumps(self._values)
+        values, data = self._values, self._dumps(self._values)
         self._values = []
         return data, len(values)
 

@@ -1,4 +1,5 @@
-"""The named steps of a batch on the driver: admitted, planned, staged, processed, manifest, published."""
+"""The names of the steps of a batch, in this order: `admitted` and `planned` on Spark, or `staged` on the local engine;
+then `processed`, `manifest` and `published` on both."""
 
 from __future__ import annotations
 

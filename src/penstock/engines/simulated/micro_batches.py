@@ -104,6 +104,8 @@ class MicroBatches:
         # Latency is what it is when a batch is out, not when its sinks are written to.
         self._note_latency = run.on_latency
         run.on_latency = lambda seconds: self._born.append(self._clock.now() - seconds)
+        self._note_processing = run.on_processing
+        run.on_processing = lambda _: None
 
     def is_due(self) -> bool:
         """Asked when a source has read something, or finds that no more has come."""
@@ -123,6 +125,7 @@ class MicroBatches:
         self._clock.move_to(self._began + seconds)
         for born in self._born:
             self._note_latency(self._clock.now() - born)
+            self._note_processing(seconds)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
         if self.on_end is not None:
             self.on_end(self.batches[-1])

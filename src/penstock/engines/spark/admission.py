@@ -1,4 +1,4 @@
-"""The only code that decides what goes into the next batch: parts of sources, written down before they are read.
+"""What goes into the next batch: parts of sources, written down before a task reads them.
 
 What any process can read is admitted as ranges. What only the driver can read (lists, sockets, closures) is spooled to
 the checkpoint first. So a batch that runs again reads the same tuples.
@@ -28,10 +28,13 @@ from penstock.runtime.loop import Loop
 from penstock.state.files import Files
 
 _LEAST_PART = 8192
+_LEAST_ROWS = 16_384
+_LEAST_BYTES = 1 << 20
+"""Parts that are not worth a task's while are smaller than these."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class BatchLimits:
     """How much of each source goes into one batch, at the most."""
 
     rows: int = 1_000_000
@@ -58,7 +61,7 @@ class Admitted:
 
     @property
     def files(self) -> list[str]:
-        """What nobody needs when the batch is done."""
+        """What is not needed any more when the batch is done."""
         spooled = [part.spool[0] for task in self.tasks for part in task if part.spool is not None]
         return [admitted_name(self.number), *spooled]
 
@@ -74,7 +77,7 @@ class Admitted:
 class Admission:
     """The sources of one run, and the log of what was admitted."""
 
-    def __init__(self, graph: Graph, checkpoint: Checkpoint, clock: Clock, limits: Limits, closes: bool) -> None:
+    def __init__(self, graph: Graph, checkpoint: Checkpoint, clock: Clock, limits: BatchLimits, closes: bool) -> None:
         self.limits = limits
         self._checkpoint = checkpoint
         self._closes = closes
@@ -84,8 +87,8 @@ class Admission:
         self.next = None if left is None else replace(left, closes=False)
         """What was admitted and is not processed yet."""
         offsets = checkpoint.offsets if left is None else left.offsets
-        self._readers = [
-            _reader(node, Reached.from_json(offsets.get(node.name, {})), checkpoint.files, clock, limits, closes)
+        self._cursors = [
+            _cursor(node, Reached.from_json(offsets.get(node.name, {})), checkpoint.files, clock, closes)
             for node in graph.sources
         ]
 
@@ -97,28 +100,26 @@ class Admission:
 
     @property
     def has_ended(self) -> bool:
-        return self.is_closed or all(reader.has_ended for reader in self._readers)
+        return self.is_closed or all(cursor.has_ended for cursor in self._cursors)
 
     def set_rows(self, rows: int) -> None:
         """From the next batch on, read at most so many of each source."""
         self.limits = replace(self.limits, rows=rows)
-        for reader in self._readers:
-            reader.limits = self.limits
 
     def offered(self, now: float) -> float | None:
         """How many tuples have come to all sources; `None` where some can be read as fast as one likes."""
-        counts = [reader.offered(now) for reader in self._readers]
+        counts = [cursor.offered(now) for cursor in self._cursors]
         return None if not counts or None in counts else sum(count for count in counts if count is not None)
 
     def left(self) -> dict[str, int]:
         """How much of each source waits, where that is known."""
-        return {reader.name: left for reader in self._readers if (left := reader.left()) is not None}
+        return {cursor.name: left for cursor in self._cursors if (left := cursor.left()) is not None}
 
     def stop(self, sources: Collection[str] | None = None) -> None:
         """Nothing more is to be read, from these sources or from all."""
-        for reader in self._readers:
-            if sources is None or reader.name in sources:
-                reader.has_ended = True
+        for cursor in self._cursors:
+            if sources is None or cursor.name in sources:
+                cursor.end()
 
     def admit(self, tasks: Mapping[str, int], ahead: Collection[str] = ()) -> Admitted | None:
         """Write down the next batch, if there is anything for it, for so many tasks to read each source.
@@ -129,18 +130,18 @@ class Admission:
             return None
         latest, number = self._checkpoint.latest, self._checkpoint.next_batch
         groups: list[tuple[Descriptor, ...]] = []
-        others = any(not reader.has_ended and reader.name not in ahead for reader in self._readers)
-        for reader in self._readers:
-            if others and reader.name in ahead:
+        others = any(not cursor.has_ended and cursor.name not in ahead for cursor in self._cursors)
+        for cursor in self._cursors:
+            if others and cursor.name in ahead:
                 continue
-            parts = reader.take(number, tasks[reader.name])
-            groups += [tuple(share) for share in _shares(parts, tasks[reader.name])]
+            parts = cursor.take(number, tasks[cursor.name], self.limits)
+            groups += [tuple(share) for share in _shares(parts, tasks[cursor.name])]
         closes = self.has_ended and self._closes
         if not groups and not closes:
             return None
-        offsets = {reader.name: reader.progress.reached().to_json() for reader in self._readers}
+        offsets = {cursor.name: cursor.progress.reached().to_json() for cursor in self._cursors}
         read = {part.operator for task in groups for part in task}
-        only_here = tuple(reader.name for reader in self._readers if not reader.is_replayable and reader.name in read)
+        only_here = tuple(cursor.name for cursor in self._cursors if not cursor.is_replayable and cursor.name in read)
         after = "" if latest is None else latest.lineage
         self.next = Admitted(number, tuple(groups), offsets, closes, after, only_here)
         self._checkpoint.files.seal(admitted_name(number), self.next.to_json())
@@ -149,8 +150,8 @@ class Admission:
         return self.next
 
     def leave(self) -> None:
-        for reader in self._readers:
-            reader.leave()
+        for cursor in self._cursors:
+            cursor.leave()
 
 
 def _shares(parts: list[Descriptor], tasks: int) -> Iterator[list[Descriptor]]:
@@ -160,22 +161,26 @@ def _shares(parts: list[Descriptor], tasks: int) -> Iterator[list[Descriptor]]:
         yield parts[start : start + size]
 
 
-class _Reader:
-    """One source: what is left of it."""
+class _SourceCursor:
+    """One source: how far it is admitted, and what is left of it."""
 
     is_replayable = True
 
-    def __init__(self, name: str, progress: Progress, limits: Limits) -> None:
+    def __init__(self, name: str, progress: Progress) -> None:
         self.name = name
         self.progress = progress
-        self.limits = limits
         self.has_ended = False
+
+    def end(self) -> None:
+        """Nothing more is to be read of it."""
+        self.has_ended = True
 
     def offered(self, now: float) -> float | None:
         """How many tuples have come, read or not, where that is known."""
         return None
 
-    def take(self, batch: int, tasks: int) -> list[Descriptor]:
+    def take(self, batch: int, tasks: int, limits: BatchLimits) -> list[Descriptor]:
+        """The parts of the next batch, about as many as there are tasks for them."""
         raise NotImplementedError
 
     def left(self) -> int | None:
@@ -186,39 +191,31 @@ class _Reader:
         """Close what is open."""
 
 
-def _reader(node: Node, reached: Reached, files: Files, clock: Clock, limits: Limits, closes: bool) -> _Reader:
+def _cursor(node: Node, reached: Reached, files: Files, clock: Clock, closes: bool) -> _SourceCursor:
     if isinstance(node.kind, Loops):
-        return _Spooled(node.name, Progress(None, reached), _loop_chunks(node, reached), files, clock, limits)
+        return _SpoolCursor(node.name, Progress(None, reached), _loop_chunks(node, reached), files, clock)
     assert isinstance(node.kind, Reads)
     source = node.kind.source
     progress = Progress(source, reached)
     left = list(resume(source, reached, closes))
     if source.reads_anywhere:
-        return _Ranges(node.name, source, left, progress, limits)
+        return _RangeCursor(node.name, source, left, progress)
     chunks = read(source, left, lambda split: source.read(split, clock))
-    return _Spooled(node.name, progress, chunks, files, clock, limits, source)
+    return _SpoolCursor(node.name, progress, chunks, files, clock, source)
 
 
-class _Ranges(_Reader):
+class _RangeCursor(_SourceCursor):
     """A source that tasks read by themselves."""
 
-    def __init__(self, name: str, source: Source, left: list[Split], progress: Progress, limits: Limits) -> None:
-        super().__init__(name, progress, limits)
+    def __init__(self, name: str, source: Source, left: list[Split], progress: Progress) -> None:
+        super().__init__(name, progress)
         self._source = source
         self._left = left
         self.has_ended = not self._left
 
-    @property
-    def _most(self) -> int:
-        return self.limits.rows if self._source.counts_rows else self.limits.bytes
-
-    @property
-    def _least(self) -> int:
-        return min(self._most, 16_384 if self._source.counts_rows else 1 << 20)
-
-    def take(self, batch: int, tasks: int) -> list[Descriptor]:
-        room = self._most
-        size = self._part_size(tasks)
+    def take(self, batch: int, tasks: int, limits: BatchLimits) -> list[Descriptor]:
+        room = most = limits.rows if self._source.counts_rows else limits.bytes
+        size = self._part_size(most, tasks)
         parts: list[Descriptor] = []
         while self._left and room > 0 and not self.has_ended:
             split = self._left.pop(0)
@@ -231,7 +228,7 @@ class _Ranges(_Reader):
             part = Descriptor(self.name, len(parts), split.partition, split.start, end)
             self.progress.advance(split.partition, part.reached)
             parts.append(replace(part, identity=self.progress.identity(split.partition)))
-            room -= (_size(split.partition, self._most) if end is None else end) - split.start
+            room -= (_size(split.partition, most) if end is None else end) - split.start
         self.has_ended = self.has_ended or not self._left
         return parts
 
@@ -239,10 +236,11 @@ class _Ranges(_Reader):
         known = [split.end - split.start for split in self._left if split.end is not None]
         return sum(known) if len(known) == len(self._left) else None
 
-    def _part_size(self, tasks: int) -> int:
+    def _part_size(self, most: int, tasks: int) -> int:
         """So that every task has something to do, but not so little that it is not worth a part."""
-        total = sum(self._most if split.end is None else split.end - split.start for split in self._left)
-        return max(1, min(self._least, self._most // tasks), -(-min(total, self._most) // tasks))
+        least = min(most, _LEAST_ROWS if self._source.counts_rows else _LEAST_BYTES)
+        total = sum(most if split.end is None else split.end - split.start for split in self._left)
+        return max(1, min(least, most // tasks), -(-min(total, most) // tasks))
 
     def _cut(self, split: Split, size: int) -> int | None:
         if split.end is not None and split.end - split.start <= size:
@@ -279,7 +277,7 @@ def _loop_chunks(node: Node, reached: Reached) -> Iterator[Positioned]:
         emitted.clear()
 
 
-class _Spooled(_Reader):
+class _SpoolCursor(_SourceCursor):
     """A source that only the driver can read: its values go to the checkpoint."""
 
     def __init__(
@@ -289,10 +287,9 @@ class _Spooled(_Reader):
         chunks: Iterator[Positioned],
         files: Files,
         clock: Clock,
-        limits: Limits,
         source: Source | None = None,
     ) -> None:
-        super().__init__(name, progress, limits)
+        super().__init__(name, progress)
         self._chunks = chunks
         self._files = files
         self._clock = clock
@@ -307,15 +304,15 @@ class _Spooled(_Reader):
         offered = None if self._source is None else self._source.offered(now)
         return self._taken if offered is not None and self.has_ended else offered
 
-    def take(self, batch: int, tasks: int) -> list[Descriptor]:
-        least = max(1, min(_LEAST_PART, self.limits.rows // tasks))
-        return spooled(self.name, batch, self._read(), tasks, self._files, least)
+    def take(self, batch: int, tasks: int, limits: BatchLimits) -> list[Descriptor]:
+        least = max(1, min(_LEAST_PART, limits.rows // tasks))
+        return spooled(self.name, batch, self._read(limits), tasks, self._files, least)
 
-    def _read(self) -> list[Any]:
+    def _read(self, limits: BatchLimits) -> list[Any]:
         """Up to a batch's worth of values, or what has come within a moment; the offset is never beyond them."""
         values: list[Any] = []
-        until = self._clock.now() + self.limits.seconds
-        while not self.has_ended and (room := self.limits.rows - len(values)) > 0:
+        until = self._clock.now() + limits.seconds
+        while not self.has_ended and (room := limits.rows - len(values)) > 0:
             found, self._rest = self._rest or next(self._chunks, None), None
             if found is None:
                 self.has_ended = True

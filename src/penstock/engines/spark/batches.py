@@ -4,9 +4,9 @@ happen once."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
@@ -37,7 +37,11 @@ _REHEARSES = "penstock.rehearses"
 _DIFFERED = ("checksum mismatch", "indeterminate", "INDETERMINATE")
 
 
-class Batches:
+MakeStages: TypeAlias = Callable[[Any, Sequence[Level], Sequence[int], Any], Any]
+"""Given a session, the levels, the number of tasks of each, and what adds up their busy seconds."""
+
+
+class BatchRunner:
     """Runs the batches of one query."""
 
     def __init__(
@@ -47,9 +51,10 @@ class Batches:
         commits: Commits,
         spark: Any,
         parallelism: int,
+        make_stages: MakeStages | None = None,
     ) -> None:
         # An accumulator counts what tasks that were retried have spent as well: it was spent.
-        self._busy_seconds = spark.sparkContext.accumulator({}, _Sums())
+        self._busy_seconds = spark.sparkContext.accumulator({}, _SecondsByOperator())
         self._plan = plan
         self._checkpoint = checkpoint
         self._commits = commits
@@ -59,7 +64,8 @@ class Batches:
         self.rows = 0
         """How many tuples the last batch has read."""
         self._written: list[str] = []
-        """Files that nobody needs once a batch is done."""
+        """Files that are not needed once a batch is done."""
+        self._make_stages = make_stages or _stages_on_spark
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
         self._completed: set[str] = set()
@@ -79,7 +85,7 @@ class Batches:
         self._commits.commit(
             admitted.number,
             admitted.offsets,
-            {place: chain for report in reports for place, chain in report.chains.items()},
+            {bucket_id: chain for report in reports for bucket_id, chain in report.chains.items()},
             outputs,
             admitted.closes,
             spark,
@@ -103,7 +109,7 @@ class Batches:
         return {node.name: self.tasks[plan.group_of(node.name).number] for node in plan.graph.sources}
 
     def sources_without_readers(self) -> list[str]:
-        """Sources that nobody will ever read again."""
+        """Sources whose tuples no operator will take any more."""
         graph = self._plan.graph
         over = set(self._completed)
         for node in reversed(graph.nodes):
@@ -160,7 +166,7 @@ class Batches:
             told = LevelBatch(
                 admitted.number,
                 admitted.closes,
-                {place: chain for place, chain in chains.items() if place.operator in names},
+                {bucket_id: chain for bucket_id, chain in chains.items() if bucket_id.operator in names},
                 (admitted.tasks or ((),)) if number == 0 else (),
             )
             blob = self._checkpoint.files.keep(f"{BATCHES}/{admitted.number:010d}-{number}-", told.to_json())
@@ -168,21 +174,21 @@ class Batches:
         self._written = [blob.file for blob in files]
         readers = max(1, len(admitted.tasks))
         if self._stages is None or self._stages_for != (readers, tasks):
-            self._stages, self._stages_for = self._make_stages(spark, readers, tasks), (readers, tasks)
+            levels, partitions = self._levels(tasks)
+            self._stages = self._make_stages(spark, levels, [readers, *partitions[1:]], self._busy_seconds)
+            self._stages_for = (readers, tasks)
         spark.sparkContext.setLocalProperty(_FILES, " ".join(f"{blob.file}:{blob.digest}" for blob in files))
         spark.sparkContext.setLocalProperty(_REHEARSES, str(int(rehearses)))
         # A new frame, or Spark would think that it has run these stages before.
         return self._stages.select("payload")
 
-    def _make_stages(self, spark: Any, readers: int, tasks: dict[int, int]) -> Any:
-        from pyspark.sql import functions
-
+    def _levels(self, tasks: dict[int, int]) -> tuple[list[Level], list[int]]:
+        """What the tasks of each level are told, and how many there are."""
         plan, checkpoint = self._plan, self._checkpoint
         first = first_partitions(plan, tasks)
-        frame = spark.range(0, readers, 1, readers)
         partitions = [sum(tasks[group.number] for group in level) for level in plan.levels]
-        for number, groups in enumerate(plan.levels):
-            level = Level(
+        levels = [
+            Level(
                 number=number,
                 levels=len(plan.levels),
                 query=checkpoint.query,
@@ -192,11 +198,9 @@ class Batches:
                 groups=tuple(group_task(plan, group, tasks, first) for group in groups),
                 next_partitions=partitions[number + 1] if number + 1 < len(partitions) else 1,
             )
-            if number > 0:
-                frame = frame.repartitionById(partitions[number], functions.col("target"))
-                frame = frame.sortWithinPartitions("place")
-            frame = frame.mapInArrow(_in_task(pickled(level, plan.graph.flow), self._busy_seconds), wire.SCHEMA)
-        return frame
+            for number, groups in enumerate(plan.levels)
+        ]
+        return levels, partitions
 
     @staticmethod
     def _reports(frame: Any) -> list[TaskReport]:
@@ -228,6 +232,19 @@ def tasks_of(group: Group, parallelism: int) -> int:
     return max([node.replicas for node in group.nodes if node.replicas], default=parallelism)
 
 
+def _stages_on_spark(spark: Any, levels: Sequence[Level], partitions: Sequence[int], busy_seconds: Any) -> Any:
+    """A frame whose rows are the reports of a batch: a stage for each level, an exchange between two."""
+    from pyspark.sql import functions
+
+    frame = spark.range(0, partitions[0], 1, partitions[0])
+    for level, count in zip(levels, partitions, strict=True):
+        if level.number > 0:
+            frame = frame.repartitionById(count, functions.col("target"))
+            frame = frame.sortWithinPartitions("sort_key")
+        frame = frame.mapInArrow(_in_task(pickled(level, level.flow), busy_seconds), wire.SCHEMA)
+    return frame
+
+
 def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:
     def run(arriving: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -242,9 +259,9 @@ def _in_task(level_pickle: bytes, busy_seconds: Any) -> Any:
 
 
 def _first_failed(reports: list[TaskReport]) -> TaskReport | None:
-    """A failure further down the flow is about an earlier tuple; at one level, the first place counts."""
+    """A failure further down the flow is about an earlier tuple; at one level, the first slice and position count."""
     failed = [report for report in reports if report.error is not None]
-    return min(failed, key=lambda report: (-report.level, report.error_place, report.partition), default=None)
+    return min(failed, key=lambda report: (-report.level, report.failed_at, report.partition), default=None)
 
 
 def _raise_first_error(flow: str, reports: list[TaskReport]) -> None:
@@ -257,7 +274,7 @@ def _raise_first_error(flow: str, reports: list[TaskReport]) -> None:
     raise error
 
 
-class _Sums(AccumulatorParam):  # type: ignore[misc]
+class _SecondsByOperator(AccumulatorParam):  # type: ignore[misc]
     """Adds up seconds by operator."""
 
     def zero(self, value: dict[str, float]) -> dict[str, float]:

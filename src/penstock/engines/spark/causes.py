@@ -1,4 +1,4 @@
-"""The only words for what ends a batch outside of an operator: dead workers, wrong interpreters, missing modules."""
+"""What ends a batch outside of its operators, in words of what to do about it: dead workers, interpreters, modules."""
 
 from __future__ import annotations
 

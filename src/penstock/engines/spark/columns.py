@@ -14,7 +14,7 @@ from penstock.errors import FlowError
 from penstock.ordering.keys import key_hash
 
 _ALL_ONES = np.uint32(0xFFFFFFFF)
-_POWERS = np.array([10**place for place in range(1, 20)], dtype=np.uint64)
+_POWERS = np.array([10**exponent for exponent in range(1, 20)], dtype=np.uint64)
 
 
 def column_hashes(table: pa.Table, columns: Sequence[str]) -> Any:
@@ -60,11 +60,11 @@ def _integer_hashes(numbers: Any) -> Any:
     crcs = np.where(is_negative, _with_byte(crcs, ord("-")), crcs)
     lengths = np.searchsorted(_POWERS, rest, side="right") + 1
     shortest = int(lengths.min(initial=20))
-    for place in range(int(lengths.max(initial=1)) - 1, -1, -1):
-        digits = rest // np.uint64(10**place)
-        rest = rest - digits * np.uint64(10**place)
+    for exponent in range(int(lengths.max(initial=1)) - 1, -1, -1):
+        digits = rest // np.uint64(10**exponent)
+        rest = rest - digits * np.uint64(10**exponent)
         longer = _with_byte(crcs, digits.astype(np.uint32) + ord("0"))
-        crcs = longer if place < shortest else np.where(lengths > place, longer, crcs)
+        crcs = longer if exponent < shortest else np.where(lengths > exponent, longer, crcs)
     return (crcs ^ _ALL_ONES).astype(np.int64)
 
 

@@ -37,7 +37,7 @@ def check_end(flow: str, batch: int, part: Descriptor, reached: int | None) -> N
 
 
 def check_positions(flow: str, batch: int, edge: int, part: Slice) -> None:
-    """Whoever puts tuples in order goes by positions: there must be one for each."""
+    """Tuples are put in order by their positions: there must be one for each."""
     if part.positions is not None and len(part.positions[0]) != len(part.values):
         raise ConservationError.of(
             flow,

@@ -26,26 +26,26 @@ class Door:
         self._exit = exit
         self._buckets = level.buckets
 
-    def rows(self, part: wire.Slice) -> Iterator[wire.Row]:
+    def rows(self, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         exit = self._exit
         if exit.marker is not None:
             yield from self._with_marks(part, exit.marker)
         elif exit.spread is Spread.KEYS and exit.tasks > 1:
             yield from self._by_key(part)
         else:
-            task = _mixed(part.place) % exit.tasks if exit.spread is Spread.SLICES else 0
-            yield self._row(part.place, task, wire.packed(part.values, part.positions))
+            task = _mixed(part.sort_key) % exit.tasks if exit.spread is Spread.SLICES else 0
+            yield self._row(part.sort_key, task, wire.packed(part.values, part.positions))
 
-    def _by_key(self, part: wire.Slice) -> Iterator[wire.Row]:
+    def _by_key(self, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         targets = self._targets(self._hashes(part.values))
         columns = part.column()
         for task in range(self._exit.tasks):
-            places = np.flatnonzero(targets == task)
-            if len(places):
-                chosen = part.values if len(places) == len(part.values) else _chosen(part.values, places)
-                yield self._row(part.place, task, wire.packed(chosen, tuple(column[places] for column in columns)))
+            indices = np.flatnonzero(targets == task)
+            if len(indices):
+                chosen = part.values if len(indices) == len(part.values) else _chosen(part.values, indices)
+                yield self._row(part.sort_key, task, wire.packed(chosen, tuple(column[indices] for column in columns)))
 
-    def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.Row]:
+    def _with_marks(self, part: wire.Slice, marker: Marker) -> Iterator[wire.ShuffleRow]:
         """To every task, even if it gets no tuple."""
         rows = rows_of_table(part.values) if isinstance(part.values, pa.Table) else part.values
         hashes = self._hashes(rows)
@@ -54,9 +54,9 @@ class Door:
         targets = self._targets(hashes)
         (column,) = part.column()
         for task in range(self._exit.tasks):
-            places = np.flatnonzero(targets == task)
-            payload = wire.packed(_chosen(part.values, places), (column[places],), share_of(marks, places, rises))
-            yield self._row(part.place, task, payload)
+            indices = np.flatnonzero(targets == task)
+            payload = wire.packed(_chosen(part.values, indices), (column[indices],), share_of(marks, indices, rises))
+            yield self._row(part.sort_key, task, payload)
 
     def _targets(self, hashes: Any) -> Any:
         """The task of each tuple; what has no key goes to the first, whose operator fails on it."""
@@ -74,10 +74,10 @@ class Door:
         except BaseException:
             return np.array([_hash_of(key.fn, value) for value in values], dtype=np.int64)
 
-    def _row(self, place: bytes, task: int, payload: bytes) -> wire.Row:
+    def _row(self, sort_key: bytes, task: int, payload: bytes) -> wire.ShuffleRow:
         exit = self._exit
         final = exit.first + task
-        return wire.Row(exit.level, final, final, wire.place_through(exit.rank, place), exit.edge, payload)
+        return wire.ShuffleRow(exit.level, final, final, wire.sort_key_through(exit.rank, sort_key), exit.edge, payload)
 
 
 def _hash_of(key: Callable[[Any], Any], value: Any) -> int:
@@ -87,10 +87,10 @@ def _hash_of(key: Callable[[Any], Any], value: Any) -> int:
         return _NO_KEY
 
 
-def _chosen(values: wire.Values, places: Any) -> wire.Values:
-    return values.take(places) if isinstance(values, pa.Table) else [values[place] for place in places.tolist()]
+def _chosen(values: wire.Values, indices: Any) -> wire.Values:
+    return values.take(indices) if isinstance(values, pa.Table) else [values[index] for index in indices.tolist()]
 
 
-def _mixed(place: bytes) -> int:
+def _mixed(sort_key: bytes) -> int:
     """Neighbouring slices of one split, and the first slices of all splits, go to different tasks."""
-    return sum(place)
+    return sum(sort_key)

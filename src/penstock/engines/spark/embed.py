@@ -1,4 +1,4 @@
-"""A flow as a step of somebody else's query: their `foreachBatch` brings the rows, ours is everything behind them."""
+"""A flow as a step of a user's own query: its `foreachBatch` brings the rows, the flow is everything behind them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.durable.commits import Commits
 from penstock.engines.durable.moving import check_engine
 from penstock.engines.spark.admission import Admitted, spooled
-from penstock.engines.spark.batches import Batches
+from penstock.engines.spark.batches import BatchRunner
 from penstock.engines.spark.engine import Spark
 from penstock.errors import CheckpointError, FlowError
 from penstock.flow.nodes import Graph
@@ -42,7 +42,7 @@ class Step:
         except BaseException:
             self._checkpoint.leave()
             raise
-        self._batches: Batches | None = None
+        self._runner: BatchRunner | None = None
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         """Process one batch."""
@@ -56,18 +56,18 @@ class Step:
                     "the step a new checkpoint as well"
                 )
             return  # it was done before the query could write that down
-        if self._batches is None:
+        if self._runner is None:
             parallelism = self._engine.parallelism or spark.sparkContext.defaultParallelism
-            self._batches = Batches(make_plan(self._graph), self._checkpoint, self._commits, spark, parallelism)
+            self._runner = BatchRunner(make_plan(self._graph), self._checkpoint, self._commits, spark, parallelism)
         ordered = frame.orderBy(*self._order_by) if self._order_by else frame
         values = rows_of_table(ordered.toArrow())
         parts = spooled(self._graph.sources[0].name, batch_id, values, 2, self._checkpoint.files)
         admitted = Admitted(batch_id, (tuple(parts),), {}, closes=False)
-        self._batches.run(spark, admitted)
+        self._runner.run(spark, admitted)
 
     def metrics(self) -> dict[str, OperatorReport]:
         """The counts of every operator, as they are now."""
-        return {} if self._batches is None else self._batches.counts()
+        return {} if self._runner is None else self._runner.counts()
 
     def close(self) -> None:
         """Let go of the checkpoint and the sinks."""

@@ -100,7 +100,7 @@ class SparkJob(BackgroundJob):
         self._closes = at_end == "close"
         self._plan = make_plan(graph)
         self._stop = StopSignal()
-        self._batches: Any = None
+        self._runner: Any = None
         self._query: Any = None
         self._wanted: dict[int, int] = {}
         self._error: BaseException | None = None
@@ -117,9 +117,9 @@ class SparkJob(BackgroundJob):
         self._stop.request(drain)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
-        if self._batches is None:
+        if self._runner is None:
             return {node.name: OperatorReport() for node in self._graph.nodes}
-        counts: Mapping[str, OperatorReport] = self._batches.counts()
+        counts: Mapping[str, OperatorReport] = self._runner.counts()
         return counts
 
     def batches(self) -> Sequence[BatchReport]:
@@ -138,14 +138,14 @@ class SparkJob(BackgroundJob):
                 f"operator {name!r} sees all tuples in one sequence, so its stage has one task, not {replicas}"
             )
         self._wanted[group.number] = replicas
-        if self._batches is not None:
-            self._batches.tasks.update(self._wanted)
+        if self._runner is not None:
+            self._runner.tasks.update(self._wanted)
 
     def _to_the_end(self) -> Report:
         from penstock.engines.durable.checkpoint import Checkpoint
         from penstock.engines.durable.commits import Commits
         from penstock.engines.durable.moving import move
-        from penstock.engines.spark.admission import Admission, Limits
+        from penstock.engines.spark.admission import Admission, BatchLimits
         from penstock.engines.spark.session import query_session
 
         engine, graph = self._engine, self._graph
@@ -157,7 +157,7 @@ class SparkJob(BackgroundJob):
         try:
             commits = Commits(checkpoint, graph)
             commits.open()
-            limits = Limits(engine.rows_per_batch, engine.bytes_per_batch)
+            limits = BatchLimits(engine.rows_per_batch, engine.bytes_per_batch)
             admission = Admission(graph, checkpoint, engine.clock, limits, self._closes)
             parent = engine.session or session(engine.master, engine.conf)
             spark = query_session(parent, engine.conf, checkpoint.is_local)
@@ -177,7 +177,8 @@ class SparkJob(BackgroundJob):
         if self._error is not None:
             raise self._error
         batches = self.batches()
-        latency = Latency.of([batch.seconds for batch in batches])
+        seconds = [batch.seconds for batch in batches]
+        latency = Latency.of(seconds, seconds)
         elapsed = engine.clock.now() - started
         decisions = tuple(self._decisions)
         return Report(graph.flow, engine.name, elapsed, self.metrics(), latency, decisions, batches=batches)
@@ -185,18 +186,18 @@ class SparkJob(BackgroundJob):
     def _run_batches(self, spark: Any, checkpoint: Any, admission: Any, commits: Any) -> None:
         from pyspark.errors import StreamingQueryException
 
-        from penstock.engines.spark.batches import Batches
+        from penstock.engines.spark.batches import BatchRunner
         from penstock.engines.spark.logs import fresh_log
 
         engine = self._engine
         parallelism = engine.parallelism or spark.sparkContext.defaultParallelism
-        self._batches = Batches(self._plan, checkpoint, commits, spark, parallelism)
-        self._batches.tasks.update(self._wanted)
+        self._runner = BatchRunner(self._plan, checkpoint, commits, spark, parallelism)
+        self._runner.tasks.update(self._wanted)
         if engine.elastic is not None:
             from penstock.engines.spark.steering import SparkSteering
 
             self._steering = SparkSteering(
-                self._plan, engine.elastic, engine.clock, spark, self._batches, admission, self._decisions
+                self._plan, engine.elastic, engine.clock, spark, self._runner, admission, self._decisions
             )
         if admission.next is None and not self._admit(admission) and admission.has_ended:
             return
@@ -260,17 +261,17 @@ class SparkJob(BackgroundJob):
             return False
         began = clock.now()
         admitted = admission.take()
-        self._batches.run(frame.sparkSession, admitted)
+        self._runner.run(frame.sparkSession, admitted)
         seconds = clock.now() - began
-        self._history.append(BatchReport(admitted.number, seconds, self._batches.rows, self._left))
-        if self._steering is not None and self._batches.rows:
+        self._history.append(BatchReport(admitted.number, seconds, self._runner.rows, self._left))
+        if self._steering is not None and self._runner.rows:
             self._steering.after_batch(seconds, self._engine.trigger_seconds)
         return True
 
     def _admit_next(self, admission: Any) -> bool:
         """Wait until there is something for the next batch, and admit it; `False` when there never will be."""
         clock = self._engine.clock
-        admission.stop(self._batches.sources_without_readers())
+        admission.stop(self._runner.sources_without_readers())
         while not self._is_over:
             if self._stop.requested and self._closes:
                 admission.stop()
@@ -286,7 +287,7 @@ class SparkJob(BackgroundJob):
         return False
 
     def _admit(self, admission: Any) -> bool:
-        admitted = admission.admit(self._batches.readers(), self._batches.sources_ahead) is not None
+        admitted = admission.admit(self._runner.readers(), self._runner.sources_ahead) is not None
         self._left = admission.left()
         return admitted
 

@@ -56,7 +56,7 @@ class SparkExecutors:
         return bool(self._spark.requestTotalExecutors(total, 0, none))
 
     def release(self, total: int) -> list[str]:
-        """Give back all but so many, the youngest first, unless somebody works; the ids of those that go."""
+        """Give back all but so many, the youngest first, unless a task runs; the ids of those that go."""
         going = self.alive()[total:]
         if not going or not self.is_idle():
             return []

@@ -1,4 +1,4 @@
-"""One group's share of a batch in one task: reading, working in order, working by key, putting lines in order."""
+"""One group's share of a batch in one task: working in order or by key, putting lines in order, passing slices on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from penstock.engines.spark import wire
 from penstock.engines.spark.conservation import check_positions, check_task, not_published
 from penstock.engines.spark.doors import Door
 from penstock.engines.spark.keyed import KeyedChain
+from penstock.engines.spark.line_writer import LineWriter, joined
 from penstock.engines.spark.loops import LoopStep
-from penstock.engines.spark.outlets import LineWriter, joined
-from penstock.engines.spark.pickling import refuse_unpicklable
+from penstock.engines.spark.pickling import dumps, refuse_unpicklable
 from penstock.engines.spark.stages import Exit, GroupTask, Level, LevelBatch, Sums, TaskReport
 from penstock.engines.spark.timed import TimedStep
 from penstock.flow.nodes import Loops, Node, Waits, Writes
@@ -30,7 +30,7 @@ from penstock.state.buckets import TaskStates
 
 
 class About(NamedTuple):
-    """What a task is: where it stands, and in which batch."""
+    """What a task is: its level, batch, group and partition."""
 
     level: Level
     batch: LevelBatch
@@ -45,9 +45,9 @@ class GroupRun:
         self.level, self.batch, self.group, self.partition = about
         level, group = self.level, self.group
         self.files = level.files
-        self.states = TaskStates(self.files, level.query, self.batch.chains)
+        self.states = TaskStates(self.files, level.query, self.batch.chains, dumps=dumps)
         self.staged: list[Staged] = []
-        self.place = (b"", 0)
+        self.failed_at = (b"", 0)
         """The slice and the position at which it fails, if it fails."""
         self.read: Counter[str] = Counter()
         self.parts_read: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class GroupRun:
         exits = [*group.exits, *(exit for exits in unseen for exit in exits)]
         self._doors = {exit.edge: Door(exit, level) for exit in exits}
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         raise NotImplementedError
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
@@ -113,9 +113,11 @@ class GroupRun:
 
     def failed(self, error: BaseException) -> TaskReport:
         self.states.abandon()
-        return TaskReport(self.level.number, self.partition, {}, {}, (), error=portable(error), error_place=self.place)
+        return TaskReport(
+            self.level.number, self.partition, {}, {}, (), error=portable(error), failed_at=self.failed_at
+        )
 
-    def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.Row]:
+    def sent(self, exit: Exit, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         if len(part.values):
             check_positions(self.level.flow, self.batch.number, exit.edge, part)
             self.sent_on[exit.edge] += len(part.values)
@@ -132,14 +134,14 @@ class GroupRun:
         outlet = nodes.get(exit.outlet)
         return outlet and nodes.get(outlet.upstream[0].node)
 
-    def relayed(self, edge: int, part: wire.Slice) -> Iterator[wire.Row]:
-        """To those who get a slice as it is, only in order."""
+    def relayed(self, edge: int, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
+        """To the groups that get a slice as it is, only in order."""
         for exit in self.group.relays[edge]:
-            yield from self.sent(exit, wire.Slice(part.place, part.values))
+            yield from self.sent(exit, wire.Slice(part.sort_key, part.values))
 
-    def stage(self, sink: str, place: bytes, data: bytes, rows: int) -> None:
+    def stage(self, sink: str, sort_key: bytes, data: bytes, rows: int) -> None:
         """Write some output of a sink to a file that only the manifest makes part of the result."""
-        self.staged.append(Staged(sink, place, stage_file(self.files, self.batch.number, data, rows)))
+        self.staged.append(Staged(sink, sort_key, stage_file(self.files, self.batch.number, data, rows)))
 
 
 class PartRun(GroupRun):
@@ -153,21 +155,21 @@ class PartRun(GroupRun):
         self._outlets = {name: sink for name, sink in sinks.items() if isinstance(sink, Outlet)}
         self._stages = {name: sink for name, sink in sinks.items() if isinstance(sink, FileStage | ValueStage)}
 
-    def feed(self, inlet: str, place: bytes, values: Sequence[Any], all_readable: bool = True) -> None:
-        """Let in what belongs to the slice at that place."""
-        self.place = (place, 0)
+    def feed(self, inlet: str, sort_key: bytes, values: Sequence[Any], all_readable: bool = True) -> None:
+        """Let in what belongs to the slice with that sort key."""
+        self.failed_at = (sort_key, 0)
         self.part.feed(inlet, Chunk(values, 0, all_readable=all_readable))
 
-    def fed(self, inlet: str, place: bytes, values: Sequence[Any]) -> Iterator[wire.Row]:
-        """Let a slice in, and send what comes out as a slice at that place."""
-        self.feed(inlet, place, values)
-        yield from self.out(place)
+    def fed(self, inlet: str, sort_key: bytes, values: Sequence[Any]) -> Iterator[wire.ShuffleRow]:
+        """Let a slice in, and send what comes out as a slice with the same sort key."""
+        self.feed(inlet, sort_key, values)
+        yield from self.out(sort_key)
 
-    def out(self, place: bytes) -> Iterator[wire.Row]:
+    def out(self, sort_key: bytes) -> Iterator[wire.ShuffleRow]:
         if self.part.failure is not None:
             raise self.part.failure
         for exit in self.group.exits:
-            yield from self.sent(exit, wire.Slice(place, self._outlets[exit.outlet].take()))
+            yield from self.sent(exit, wire.Slice(sort_key, self._outlets[exit.outlet].take()))
         for name, stage in self._stages.items():
             try:
                 data, rows = stage.take()
@@ -175,7 +177,7 @@ class PartRun(GroupRun):
                 node = next(node for node in self.group.graph.nodes if node.name == name)
                 refuse_unpicklable(self.level.flow, node, stage.values(), error)
             if rows:
-                self.stage(name, place, data, rows)
+                self.stage(name, sort_key, data, rows)
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
         return {
@@ -191,7 +193,7 @@ class PartRun(GroupRun):
         super().check()
 
     def worked_on(self) -> dict[str, tuple[int, int, int, int]]:
-        """Without those for whom nobody reads any more, who may leave what comes."""
+        """Without the operators whose output is no longer read: they may leave what comes."""
         over = self.part.cut_short()
         return {name: counts for name, counts in self.counts().items() if name not in over}
 
@@ -219,22 +221,22 @@ class OrderedRun(PartRun):
     def waiting(self) -> Mapping[str, tuple[int, ...]]:
         return self._waiting
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         if self._is_one:
-            known = {place.operator for place in self.batch.chains}
+            known = {bucket_id.operator for bucket_id in self.batch.chains}
             self.part.restore({name: states.kept() for name, states in self._kept.items() if name in known})
         count = 0
         for edge, part in self._slices:
-            place = wire.place_in(0, count) if self._is_one else part.place
+            sort_key = wire.sort_key_of(0, count) if self._is_one else part.sort_key
             yield from self.relayed(edge, part)
-            yield from self.fed(self.group.inlets[edge], place, part.values)
+            yield from self.fed(self.group.inlets[edge], sort_key, part.values)
             count += 1
         if self.batch.closes:
             self.part.close()
             yield from self.out(wire.CLOSING)
         elif self._is_one:
             self.part.settle()
-            yield from self.out(wire.place_in(0, count))
+            yield from self.out(wire.sort_key_of(0, count))
             self._waiting = {name: tuple(counts) for name, counts in self.part.waiting().items() if len(counts) > 1}
             for name, snapshot in self.part.snapshots().items():
                 self._kept[name].keep(Changed(snapshot.by_key, rest=snapshot.rest, is_all=True))
@@ -265,14 +267,14 @@ class KeyedRun(GroupRun):
     def _is_mine(self, bucket: int) -> bool:
         return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for edge, part in self._slices:
             side = self.group.sides[edge]
             began = self._clock.now()
             try:
                 outputs = self._step.run(part, side)
             except Exception:
-                self.place = (part.place, self._step.failed_at)
+                self.failed_at = (part.sort_key, self._step.failed_at)
                 raise
             self._busy_seconds += self._clock.now() - began
             yield from self._out(outputs)
@@ -281,7 +283,7 @@ class KeyedRun(GroupRun):
         else:
             self._step.keep()
 
-    def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.Row]:
+    def _out(self, outputs: Mapping[str, wire.Slice]) -> Iterator[wire.ShuffleRow]:
         for exit in self.group.exits:
             if exit.outlet in outputs:
                 out = outputs[exit.outlet]
@@ -293,7 +295,7 @@ class KeyedRun(GroupRun):
         try:
             return writer.written(part)
         except Exception:
-            self.place = (part.place, writer.failed_at)
+            self.failed_at = (part.sort_key, writer.failed_at)
             raise
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
@@ -318,10 +320,10 @@ class LinesRun(GroupRun):
         self._slices = self.counted(slices)
         self._rows = 0
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for _, part in self._slices:
             self._rows += len(part.values)
-            self.stage(self._operator, part.place, joined(part.values), len(part.values))
+            self.stage(self._operator, part.sort_key, joined(part.values), len(part.values))
         yield from ()
 
     def counts(self) -> dict[str, tuple[int, int, int, int]]:
@@ -329,12 +331,12 @@ class LinesRun(GroupRun):
 
 
 class RelayRun(GroupRun):
-    """Puts slices in order for others, who take them apart by their own keys."""
+    """Puts slices in order for keyed groups, which take them apart by keys of their own."""
 
     def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
         super().__init__(about)
         self._slices = self.counted(slices)
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for edge, part in self._slices:
             yield from self.relayed(edge, part)

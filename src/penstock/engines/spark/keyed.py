@@ -1,4 +1,4 @@
-"""A keyed function over a task's share of a slice: the only place where the store's states meet a user's function."""
+"""A keyed function and the functions behind it, over a task's share of a slice, in one generated loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.clock import SystemClock
 from penstock.engines.durable.keyed_states import KeyedStates
-from penstock.engines.spark.forgetting import Forgetting
+from penstock.engines.spark.expiring import ExpiringFunction
 from penstock.engines.spark.wire import Slice
 from penstock.flow.nodes import Node, Remembers
 from penstock.ordering.keys import key_bytes, stored_key
@@ -37,13 +37,13 @@ class KeyedChain:
         self._kept: dict[int, Mapping[Any, Any]] = {}
         self._touched: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         parts = [make_part(node, lambda: 0.0) for node in nodes]
-        self._forgets = None if keyed.kind.ttl is None else Forgetting(keyed.kind, states, batch)
+        self._expiring = None if keyed.kind.ttl is None else ExpiringFunction(keyed.kind, states, batch)
         self._current: dict[Any, Any] = {}
-        if self._forgets is None:
+        if self._expiring is None:
             parts[0] |= {"states": self._current, "absent": self._absent}
         else:
-            parts[0]["remember"] = self._forgets
-        # Where each tuple gives one, they are in place already.
+            parts[0]["remember"] = self._expiring
+        # Where each tuple gives one, they are where they belong already.
         numbered = any(changes_number(node) or node.on_error != "fail" for node in nodes)
         self._chain = compile_chain(nodes, parts, numbered)
         self._received = self._emitted = 0
@@ -58,8 +58,8 @@ class KeyedChain:
     def run(self, part: Slice, side: int) -> dict[str, Slice]:
         """The output of a slice, and the dead letters of each operator by its name."""
         self._dead = []
-        if self._forgets is not None:
-            self._forgets.begin(part.marks)
+        if self._expiring is not None:
+            self._expiring.begin(part.marks)
         values = part.values
         out: list[Any] = []
         numbers: list[int] = []
@@ -70,38 +70,38 @@ class KeyedChain:
                 self._learn_shares(values[:first], out, numbers)
             later: list[int] = []
             self._chain.whole(values[first:], [out, later], partial(self._fail, first, out), self._passed)
-        except _Failed as failed:
+        except _FailedAt as failed:
             self.failed_at = part.position(failed.number)
             raise failed.error from failed.error.__cause__
         numbers += [first + number for number in later] if first else later
         self._received += len(values)
         self._emitted += len(out)
-        if self._forgets is not None:
-            self._forgets.end(part.marks)
-        found = {"": part.placed(out, numbers) if self._chain.is_numbered else part.with_values(out)}
+        if self._expiring is not None:
+            self._expiring.end(part.marks)
+        found = {"": part.with_outputs(out, numbers) if self._chain.is_numbered else part.with_values(out)}
         for operator in {name for name, _, _ in self._dead}:
             dead = [(number, letter) for name, number, letter in self._dead if name == operator]
-            found[operator] = part.placed([letter for _, letter in dead], [number for number, _ in dead])
+            found[operator] = part.with_outputs([letter for _, letter in dead], [number for number, _ in dead])
         return found
 
     def _learn_shares(self, values: Sequence[Any], out: list[Any], numbers: list[int]) -> None:
         """Once in a task, function by function: how the time is shared out among them."""
         seconds = []
-        failure: _Failed | None = None
+        failure: _FailedAt | None = None
         numbers += range(len(values))
-        for place, step in enumerate(self._chain.steps):
+        for index, step in enumerate(self._chain.steps):
             began = self._clock.now()
             given: list[Any] = []
             came_from: list[int] = []
             try:
-                step(values, [given, came_from], partial(self._fail_alone, place, numbers[:], given), [0])
-            except _Failed as failed:
+                step(values, [given, came_from], partial(self._fail_alone, index, numbers[:], given), [0])
+            except _FailedAt as failed:
                 # What it let through came before: a later function may fail on that, and is then the first to fail.
                 failure = failed
             if self._chain.is_numbered:
                 numbers[:] = [numbers[number] for number in came_from]
-            if place in self._chain.counted:
-                self._passed[place] += len(given)
+            if index in self._chain.counted:
+                self._passed[index] += len(given)
             values = given
             seconds.append(self._clock.now() - began)
         if failure is not None:
@@ -112,7 +112,7 @@ class KeyedChain:
 
     def _fail_alone(
         self,
-        place: int,
+        index: int,
         numbers: list[int],
         given: list[Any],
         _step: int,
@@ -120,18 +120,18 @@ class KeyedChain:
         error: BaseException,
         number: int | None = None,
     ) -> None:
-        self._fail(0, given, place, value, error, len(given) if number is None else numbers[number])
+        self._fail(0, given, index, value, error, len(given) if number is None else numbers[number])
 
     def _fail(
-        self, first: int, out: list[Any], place: int, value: Any, error: BaseException, number: int | None = None
+        self, first: int, out: list[Any], index: int, value: Any, error: BaseException, number: int | None = None
     ) -> None:
-        node = self._nodes[place]
+        node = self._nodes[index]
         number = len(out) if number is None else first + number  # without numbers, each value has given one
         try:
             letter = survived(self._flow, node, value, error)
         except BaseException as failure:
-            raise _Failed(number, failure) from None
-        self._failures[place] += 1
+            raise _FailedAt(number, failure) from None
+        self._failures[index] += 1
         if letter is not None:
             self._dead.append((node.name, number, letter))
 
@@ -158,8 +158,8 @@ class KeyedChain:
 
     def keep(self) -> None:
         """Hand the changes to the store."""
-        if self._forgets is not None:
-            self._forgets.keep()
+        if self._expiring is not None:
+            self._expiring.keep()
         current = self._current
         for bucket, keys in self._touched.items():
             self._states.change_bucket(bucket, {stored: current[key] for stored, key in keys if key in current})
@@ -177,7 +177,7 @@ class KeyedChain:
         }
 
 
-class _Failed(Exception):
+class _FailedAt(Exception):
     """Ends a loop: the number of the value, and what to tell."""
 
     def __init__(self, number: int, error: BaseException) -> None:

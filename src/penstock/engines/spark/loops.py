@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.engines.durable.keyed_states import KeyedStates
 from penstock.engines.spark.stages import outlet_of
-from penstock.engines.spark.wire import CLOSING, Slice, placed_by
+from penstock.engines.spark.wire import CLOSING, Slice, slice_at
 from penstock.flow.nodes import Node
 from penstock.ordering.keys import firing_order
 from penstock.runtime.failures import survived
@@ -32,7 +32,7 @@ class LoopStep:
             self.failed_at = part.position(number)
             self._loops.arrive(side, value)
         self._received += len(part.values)
-        return self._out(part.placed)
+        return self._out(part.with_outputs)
 
     def close(self) -> dict[str, Slice]:
         """The streams end, one after the other: the last words of each key."""
@@ -55,9 +55,9 @@ class LoopStep:
         if letter is not None:
             self._loops.note(self._node.outputs, letter)
 
-    def _out(self, placed: Callable[[list[Any], list[Any]], Slice]) -> dict[str, Slice]:
+    def _out(self, slice_of: Callable[[list[Any], list[Any]], Slice]) -> dict[str, Slice]:
         return {
-            outlet_of(self._node, port): placed([value for _, value in found], [because for because, _ in found])
+            outlet_of(self._node, port): slice_of([value for _, value in found], [because for because, _ in found])
             for port, found in self._loops.take_found().items()
         }
 
@@ -72,5 +72,5 @@ class LoopStep:
         return {self._node.name: 1.0}
 
 
-def _last_words(values: list[Any], places: list[Any]) -> Slice:
-    return placed_by(CLOSING, [(*place, number) for number, place in enumerate(places)], values)
+def _last_words(values: list[Any], causes: list[Any]) -> Slice:
+    return slice_at(CLOSING, [(*cause, number) for number, cause in enumerate(causes)], values)

@@ -1,4 +1,4 @@
-"""How far the watermark is at each tuple of a slice: told by who sees the slice whole to those who get parts of it."""
+"""How far the watermark is at each tuple of a slice: the task that sees it whole tells those that get parts of it."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def key_of(node: Node, side: int) -> Key:
 def rises_of(marks: list[Any]) -> tuple[Any, list[Any]]:
     """Where marks rise, and to what."""
     before = [None, *marks[:-1]]
-    places = [place for place, mark in enumerate(marks) if mark is not before[place]]
-    return np.array(places, dtype=np.int64), [marks[place] for place in places]
+    rises = [index for index, mark in enumerate(marks) if mark is not before[index]]
+    return np.array(rises, dtype=np.int64), [marks[index] for index in rises]
 
 
-def share_of(marks: list[Any], places: Any, rises: tuple[Any, list[Any]] | None) -> Marks:
+def share_of(marks: list[Any], indices: Any, rises: tuple[Any, list[Any]] | None) -> Marks:
     """What a task is told of a slice's marks: those of its own tuples, and the last; or all of them."""
-    return Marks([marks[place] for place in places.tolist()], marks[-1] if marks else None, rises)
+    return Marks([marks[index] for index in indices.tolist()], marks[-1] if marks else None, rises)

@@ -10,6 +10,7 @@ from penstock.connectors.files.writers import FileSink
 from penstock.connectors.source import Source
 from penstock.engines.durable.staging import stage_of
 from penstock.engines.spark.marks import Marker, key_of, marker_of
+from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import Exit, GroupTask, outlet_of
 from penstock.flow.nodes import Graph, Key, Kind, Node, PortRef, Reads, Writes
 from penstock.plan.groups import Edge, Group, Plan, Spread, needs_marks
@@ -61,7 +62,7 @@ def _is_straight(plan: Plan, edge: Edge) -> bool:
 
 
 def _written_before(plan: Plan, group: Group) -> Node | None:
-    """The sink that is all of a group, if its lines can be written by those who send them."""
+    """The sink that is all of a group, if its lines can be written by the tasks that send them."""
     edges = plan.into(group)
     if len(group.nodes) != 1 or plan.out_of(group):
         return None
@@ -132,7 +133,7 @@ def _kind(node: Node) -> Kind:
     if not node.inputs:
         return Reads(Inlet())
     if isinstance(node.kind, Writes):
-        return Writes(stage_of(node.kind.sink))
+        return Writes(stage_of(node.kind.sink, dumps))
     return node.kind
 
 

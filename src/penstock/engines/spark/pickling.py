@@ -1,4 +1,5 @@
-"""The only code that pickles users' functions: by value where Spark's tasks could not import their modules."""
+"""How what belongs to users is pickled for Spark's tasks: functions, tuples and states; by value where tasks could not
+import their modules."""
 
 from __future__ import annotations
 

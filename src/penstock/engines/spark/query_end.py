@@ -20,7 +20,7 @@ class QueryStopped(Exception):
 
 
 class QueryFailed(Exception):
-    """A batch has failed; whoever waits for the run gets the whole error."""
+    """A batch has failed; the caller that waits for the run gets the whole error."""
 
 
 class _ToldElsewhere(logging.Filter):

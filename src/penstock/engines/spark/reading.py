@@ -29,7 +29,7 @@ class ReadingRun(PartRun):
         self._passed_on: Counter[str] = Counter()
         """How many tuples of a source went elsewhere, unseen."""
 
-    def rows(self) -> Iterator[wire.Row]:
+    def rows(self) -> Iterator[wire.ShuffleRow]:
         for descriptor in self._descriptors:
             self.parts_read[descriptor.operator] += 1
             if self.group.straight[descriptor.operator]:
@@ -37,37 +37,37 @@ class ReadingRun(PartRun):
             else:
                 yield from self._in_rows(descriptor)
 
-    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+    def _in_columns(self, descriptor: Descriptor) -> Iterator[wire.ShuffleRow]:
         source = descriptor.operator
         is_read = PortRef(source) in self.group.graph.readers
         for number, table in enumerate(self._tables(descriptor)):
-            place = wire.place_in(descriptor.number, number)
+            sort_key = wire.sort_key_of(descriptor.number, number)
             if isinstance(table, list):
-                self.feed(source, place, table, all_readable=False)
-                yield from self.out(place)
+                self.feed(source, sort_key, table, all_readable=False)
+                yield from self.out(sort_key)
                 continue
             for exit in self.group.straight[source]:
-                yield from self.sent(exit, wire.Slice(place, table))
+                yield from self.sent(exit, wire.Slice(sort_key, table))
             if is_read:
-                yield from self.fed(source, place, rows_of_table(table))
+                yield from self.fed(source, sort_key, rows_of_table(table))
             else:
                 self._passed_on[source] += len(table)
 
-    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.Row]:
+    def _in_rows(self, descriptor: Descriptor) -> Iterator[wire.ShuffleRow]:
         """A slice is fed as it is read, piece by piece, while its values are in the processor's cache."""
         number, room = 0, wire.ROWS_PER_SLICE
         for chunk in self._chunks(descriptor):
             values = chunk.values
             while len(values):
                 piece, values = values[:room], values[room:]
-                place = wire.place_in(descriptor.number, number)
-                self.feed(descriptor.operator, place, piece, chunk.all_readable)
+                sort_key = wire.sort_key_of(descriptor.number, number)
+                self.feed(descriptor.operator, sort_key, piece, chunk.all_readable)
                 room -= len(piece)
                 if not room:
-                    yield from self.out(place)
+                    yield from self.out(sort_key)
                     number, room = number + 1, wire.ROWS_PER_SLICE
         if room < wire.ROWS_PER_SLICE:
-            yield from self.out(wire.place_in(descriptor.number, number))
+            yield from self.out(wire.sort_key_of(descriptor.number, number))
 
     def _tables(self, descriptor: Descriptor) -> Iterator[pa.Table | list[Unreadable]]:
         source, split = self._source(descriptor)

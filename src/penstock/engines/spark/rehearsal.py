@@ -1,8 +1,9 @@
-"""Who killed a worker: the only code that runs a task in a process of its own first, which may die.
+"""Which operator killed a worker: the only code that runs a task in a process of its own first, which may die.
 
 A batch that a dead worker has ended runs once more, and each of its tasks begins with a rehearsal: a forked child does
 all of the work, throws its output away, and writes down before each call which operator works on which tuple. If the
-child dies, that is who it was; if not, the task goes on as always. So nothing is written down while all is well.
+child dies, its last note tells which operator it was; if not, the task goes on as always. So nothing is written down
+while all is well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from penstock.flow.nodes import Applies, Graph, Key, Kind, Loops, Node, Remember
 
 _POLL_SECONDS = 0.005
 _SILENT_SECONDS = 60.0
-"""A child that has called nothing for so long has perhaps inherited a lock that nobody will release."""
+"""A child that has called nothing for so long has perhaps inherited a lock that no thread will release."""
 _NOTE_BYTES = 1 << 16
 _SIZE = struct.Struct("<qq")
 _RAISED = 87

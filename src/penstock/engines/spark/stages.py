@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of one level: plain values, pickled."""
+"""What the driver tells the tasks of one level, and what they report to it: plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.engines.durable.staging import Staged
 from penstock.engines.spark.marks import Marker
 from penstock.flow.nodes import Graph, Key, Node
 from penstock.plan.groups import Spread
-from penstock.state.buckets import Chain, Place, Segment
+from penstock.state.buckets import BucketId, Segment, SegmentChain
 from penstock.state.files import Files
 
 
@@ -62,7 +62,7 @@ class GroupTask:
     sources: Mapping[str, Source]
     """Those that tasks read by themselves."""
     straight: Mapping[str, tuple[Exit, ...]]
-    """Where the tables of a source go that nobody here looks at."""
+    """Where the tables of a source go that no operator here reads."""
     relays: Mapping[int, tuple[Exit, ...]]
     """Where the slices of an edge go on to as they are, having been put in order."""
     keyed: tuple[Node, ...] = ()
@@ -81,7 +81,7 @@ class Descriptor:
 
     operator: str
     number: int
-    """Its place among the parts of this batch."""
+    """Counts the parts of its source in this batch."""
     partition: str
     start: int
     end: int | None
@@ -106,7 +106,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Level:
-    """What the tasks of one level need in every batch, as long as nobody rescales."""
+    """What the tasks of one level need in every batch, until the next rescale."""
 
     number: int
     levels: int
@@ -130,14 +130,14 @@ class LevelBatch:
 
     number: int
     closes: bool
-    chains: Mapping[Place, Chain]
+    chains: Mapping[BucketId, SegmentChain]
     parts: tuple[tuple[Descriptor, ...], ...] = ()
     """At the first level, what each task reads."""
 
     def to_json(self) -> bytes:
         chains = [
-            [place.operator, place.bucket, [segment.to_json() for segment in chain]]
-            for place, chain in self.chains.items()
+            [bucket_id.operator, bucket_id.bucket, [segment.to_json() for segment in chain]]
+            for bucket_id, chain in self.chains.items()
         ]
         parts = [[asdict(part) for part in of_task] for of_task in self.parts]
         return json.dumps([self.number, self.closes, chains, parts], separators=(",", ":")).encode()
@@ -148,7 +148,7 @@ class LevelBatch:
         return cls(
             number,
             closes,
-            {Place(operator, bucket): tuple(map(Segment.from_json, chain)) for operator, bucket, chain in chains},
+            {BucketId(operator, bucket): tuple(map(Segment.from_json, chain)) for operator, bucket, chain in chains},
             tuple(tuple(map(Descriptor.from_json, of_task)) for of_task in parts),
         )
 
@@ -158,7 +158,7 @@ class Sums:
     """How many tuples came to a task and went on from it, counted where they cross its borders."""
 
     read: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """By source: how many parts, and how many tuples its reader gave for them, before anybody cut them."""
+    """By source: how many parts, and how many tuples its reader gave for them, before they were cut into slices."""
     received: Mapping[int, int] = field(default_factory=dict)
     """By edge: what came off the wire."""
     sent: Mapping[int, int] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class TaskReport:
     partition: int
     counts: Mapping[str, tuple[int, int, int, int]]
     """Received, emitted, failed and late tuples by operator."""
-    chains: Mapping[Place, Chain]
+    chains: Mapping[BucketId, SegmentChain]
     staged: tuple[Staged, ...]
     completed: frozenset[str] = frozenset()
     """Operators that will never do anything more."""
@@ -183,6 +183,6 @@ class TaskReport:
     error: bytes | None = None
     """A pickled exception."""
     escaped: bool = False
-    """Whether that is no `Exception`, so that nobody has told which operator it was."""
-    error_place: tuple[bytes, int] = (b"", 0)
+    """Whether that is no `Exception`, so that no operator is named in it."""
+    failed_at: tuple[bytes, int] = (b"", 0)
     """The slice, and the position in it, of the tuple that made it fail."""

@@ -1,4 +1,4 @@
-"""The only code that runs in Spark's tasks: a level's share of a batch, from rows to rows."""
+"""What one of Spark's tasks does: its partition of a level, from the rows that arrive to the rows that go on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from penstock.engines.spark import wire
 from penstock.engines.spark.group_runs import About, GroupRun, KeyedRun, LinesRun, OrderedRun, RelayRun
-from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.reading import ReadingRun
 from penstock.engines.spark.rehearsal import rehearsed
 from penstock.engines.spark.stages import GroupTask, Level, LevelBatch, TaskReport
 from penstock.errors import OperatorError
 from penstock.runtime.portable import portable
-from penstock.state import pickles
 from penstock.state.files import Blob
 
 
@@ -35,7 +33,6 @@ def run_level(
     """
     # A slice of rows is a hundred thousand objects without a cycle: looking for one at every 700 costs a tenth.
     gc.set_threshold(100_000, 20, 20)
-    pickles.dumps = dumps
     level: Level = pickle.loads(level_pickle)
     file, _, digest = batch_files.split()[level.number].partition(":")
     told = LevelBatch.from_json(level.files.fetch(Blob(file, digest), "what a batch reads"))
@@ -61,10 +58,10 @@ class _LevelTask:
         self._spent = spent
         self._partition = partition
         self._rehearses = rehearses
-        self._passing: list[wire.Row] = []
+        self._passing: list[wire.ShuffleRow] = []
         self._report: TaskReport
 
-    def rows(self, arriving: Iterator[pa.RecordBatch]) -> Iterator[wire.Row]:
+    def rows(self, arriving: Iterator[pa.RecordBatch]) -> Iterator[wire.ShuffleRow]:
         """What goes on from here: tuples, rows that only pass, and a report."""
         level = self._level
         if level.number == 0:
@@ -87,7 +84,7 @@ class _LevelTask:
             pass  # a failed task has not read everything, and what passes must pass
         yield from self._passed()
 
-    def refused(self, arriving: Iterator[pa.RecordBatch], error: OperatorError) -> Iterator[wire.Row]:
+    def refused(self, arriving: Iterator[pa.RecordBatch], error: OperatorError) -> Iterator[wire.ShuffleRow]:
         """Do nothing, and say why."""
         if self._level.number > 0:
             for _ in self._own(wire.rows_of(arriving)):
@@ -98,10 +95,10 @@ class _LevelTask:
     def _about(self, group: GroupTask) -> About:
         return About(self._level, self._batch, group, self._partition)
 
-    def _run(self, task: GroupRun) -> Iterator[wire.Row]:
+    def _run(self, task: GroupRun) -> Iterator[wire.ShuffleRow]:
         try:
             rows = task.rows()
-            # Row by row: who ends this generator raises where it yields, and that is no failure of the task.
+            # Row by row: Spark ends this generator by an exception where it yields, and that is no failure of the task.
             while (row := self._next(task, rows)) is not None:
                 yield self._routed(row)
                 yield from self._passed()
@@ -109,7 +106,7 @@ class _LevelTask:
             task.leave()
         yield self._reported(self._report)
 
-    def _next(self, task: GroupRun, rows: Iterator[wire.Row]) -> wire.Row | None:
+    def _next(self, task: GroupRun, rows: Iterator[wire.ShuffleRow]) -> wire.ShuffleRow | None:
         """A task's next row; after the last one, its report is there."""
         try:
             row = next(rows, None)
@@ -126,24 +123,24 @@ class _LevelTask:
             self._report = replace(task.failed(error), escaped=True)
         return None
 
-    def _reported(self, report: TaskReport) -> wire.Row:
-        return self._routed(wire.Row(self._level.levels, 0, 0, b"", wire.REPORT, pickle.dumps(report)))
+    def _reported(self, report: TaskReport) -> wire.ShuffleRow:
+        return self._routed(wire.ShuffleRow(self._level.levels, 0, 0, b"", wire.REPORT, pickle.dumps(report)))
 
-    def _own(self, rows: Iterable[wire.Row]) -> Iterator[wire.Row]:
+    def _own(self, rows: Iterable[wire.ShuffleRow]) -> Iterator[wire.ShuffleRow]:
         for row in rows:
             if row.level == self._level.number:
                 yield row
             else:
                 self._passing.append(row)
 
-    def _passed(self) -> Iterator[wire.Row]:
+    def _passed(self) -> Iterator[wire.ShuffleRow]:
         passing, self._passing = self._passing, []
         return map(self._routed, passing)
 
-    def _routed(self, row: wire.Row) -> wire.Row:
+    def _routed(self, row: wire.ShuffleRow) -> wire.ShuffleRow:
         """A row on its way past the next level goes through whichever partition it happens to meet there."""
         is_next = row.level == self._level.number + 1
-        target = row.final if is_next else (row.final + sum(row.place)) % max(1, self._level.next_partitions)
+        target = row.final if is_next else (row.final + sum(row.sort_key)) % max(1, self._level.next_partitions)
         return row if row.target == target else replace(row, target=target)
 
 

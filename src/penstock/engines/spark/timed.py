@@ -1,8 +1,8 @@
-"""Windows and joins by key: the only place where the store's states meet event time.
+"""Windows and joins by key, on states from the store and a watermark that all tasks agree on.
 
-A task sees the tuples of its own keys alone, but the watermark rises with everybody's (`marks.py`). What fires in a
-slice comes out by its timers, as it does where one task sees all: a later timer never fires before an earlier one.
-Where tuples give something at once, too, what fires stands before the tuple that let the watermark rise so far.
+A task sees the tuples of its own keys alone, but the watermark rises with those of all tasks (`marks.py`). What fires
+in a slice comes out by its timers, as it does where one task sees all: a later timer never fires before an earlier
+one. Where tuples give something at once, too, what fires stands before the tuple that let the watermark rise so far.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.engines.durable.keyed_states import KeyedStates
-from penstock.engines.spark.wire import CLOSING, Slice, placed_by
+from penstock.engines.spark.wire import CLOSING, Slice, slice_at
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.kept import Kept, Touched
+from penstock.operators.kept import Kept
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
 from penstock.plan.groups import interleaves
 from penstock.runtime.failures import dead_letter, survived
 
 
-class _Found(NamedTuple):
+class _Emitted(NamedTuple):
     """Something that came out, because of a tuple or because of a timer."""
 
     value: Any
@@ -51,14 +51,13 @@ class TimedStep:
         self._node = node
         self._kind = node.kind
         self._states = states
-        self._table = TimedTable(node.kind.logic, node.kind.lateness)
+        self._table = TimedTable(node.kind.logic, node.kind.lateness, knows_changes=True)
         sides = node.kind.logic.sides
         kept = states.kept()
         self._table.restore(Kept(kept.by_key, kept.rest or ([None] * sides, [False] * sides)))
-        self._table.touched = Touched()
         self._received = self._emitted = self._failed = self._late = 0
-        self._found: list[_Found] = []
-        self._dead: list[_Found] = []
+        self._found: list[_Emitted] = []
+        self._dead: list[_Emitted] = []
         self._found_by = _By.TIMER if node.kind.logic.fires_outputs else _By.TUPLE
         self._dead_by = _By.TUPLE
         if interleaves(node):
@@ -73,7 +72,7 @@ class TimedStep:
         for number, value in enumerate(part.values):
             self.failed_at = part.position(number)
             self._take(rises.up_to(number))
-            self._add(side, _Found(value, number, (self.failed_at, True, *no_timer)))
+            self._add(side, _Emitted(value, number, (self.failed_at, True, *no_timer)))
         self._take(rises.to_the_end())
         self._received += len(part.values)
         if part.marks is None:  # so nothing has fired
@@ -88,12 +87,12 @@ class TimedStep:
 
     def _take(self, fired: list[tuple[int, Fired]]) -> None:
         for before, one in fired:
-            given = _Found(one.key, 0, (before, False, *one.timer))
+            given = _Emitted(one.key, 0, (before, False, *one.timer))
             if one.error is not None:
                 self._fail(given, one.error)
             self._found += [given._replace(value=output) for output in one.outputs]
 
-    def _add(self, side: int, given: _Found) -> None:
+    def _add(self, side: int, given: _Emitted) -> None:
         kind, table, value = self._kind, self._table, given.value
         try:
             key, time = kind.keys[side].fn(value), kind.times[side](value)
@@ -111,7 +110,7 @@ class TimedStep:
         except BaseException as error:
             self._fail(given, error)
 
-    def _fail(self, given: _Found, error: BaseException) -> None:
+    def _fail(self, given: _Emitted, error: BaseException) -> None:
         letter = survived(self._flow, self._node, given.value, error)
         self._failed += 1
         if letter is not None:
@@ -119,7 +118,7 @@ class TimedStep:
 
     def _out(self, part: Slice, found_by: _By, dead_by: _By) -> dict[str, Slice]:
         self._emitted += len(self._found)
-        out = {"": _placed(part, self._found, found_by), self._node.name: _placed(part, self._dead, dead_by)}
+        out = {"": _slice_of(part, self._found, found_by), self._node.name: _slice_of(part, self._dead, dead_by)}
         self._found, self._dead = [], []
         return out
 
@@ -181,10 +180,10 @@ class _Rises:
         return found
 
 
-def _placed(part: Slice, found: list[_Found], by: _By) -> Slice:
+def _slice_of(part: Slice, found: list[_Emitted], by: _By) -> Slice:
     """Several of one tuple or timer are told apart by their own order."""
     values = [one.value for one in found]
     if by is _By.TUPLE:
-        return part.placed(values, [one.number for one in found])
+        return part.with_outputs(values, [one.number for one in found])
     first = 0 if by is _By.BOTH else 2
-    return placed_by(part.place, [(*one.position[first:], at) for at, one in enumerate(found)], values)
+    return slice_at(part.sort_key, [(*one.position[first:], at) for at, one in enumerate(found)], values)

@@ -21,18 +21,18 @@ _ARROW = pa.schema(
         ("level", pa.int32()),
         ("final", pa.int32()),
         ("target", pa.int32()),
-        ("place", pa.binary()),
+        ("sort_key", pa.binary()),
         ("edge", pa.int32()),
         ("payload", pa.binary()),
     ]
 )
 SCHEMA = from_arrow_schema(_ARROW)
-"""The level at which a row is opened and its partition there; its partition at the next level; its place in the order
-of that partition; the edge it travels on, or -1 for a report to the driver."""
+"""The level at which a row is opened and its partition there; its partition at the next level; what rows of that
+partition are sorted by; the edge it travels on, or -1 for a report to the driver."""
 REPORT = -1
 ROWS_PER_SLICE = 65_536
 CLOSING = b"\xff\xff"
-"""The place of the slice that comes after all others: the last words."""
+"""The sort key of the slice that comes after all others: the last words."""
 _BYTES_PER_BATCH = 16 << 20
 
 Positions = tuple[Any, ...]
@@ -40,25 +40,25 @@ Positions = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A payload on its way."""
+class ShuffleRow:
+    """A payload on its way through an exchange."""
 
     level: int
     final: int
     target: int
-    place: bytes
+    sort_key: bytes
     edge: int
     payload: bytes
 
 
 @dataclass(frozen=True)
 class Marks:
-    """How far the watermark of a slice is at each tuple, and after all of them, whoever got them."""
+    """How far the watermark of a slice is at each tuple, and after all of them, whichever tasks got them."""
 
     at: list[Any]
     after: Any
     rises: tuple[Any, list[Any]] | None = None
-    """All positions at which it rises, and how far; where somebody has to know."""
+    """All positions at which it rises, and how far; `None` where it makes no difference."""
 
 
 Values: TypeAlias = Any
@@ -69,7 +69,7 @@ Values: TypeAlias = Any
 class Slice:
     """Some consecutive tuples of a stream, or those of them that came to one task; `positions` tell which."""
 
-    place: bytes
+    sort_key: bytes
     """Sorts as slices follow each other: where it came from, the last step first."""
     values: Values
     positions: Positions | None = None
@@ -77,7 +77,7 @@ class Slice:
     marks: Marks | None = None
 
     def with_values(self, values: Values) -> Slice:
-        return Slice(self.place, values, self.positions)
+        return Slice(self.sort_key, values, self.positions)
 
     def column(self) -> Positions:
         return (np.arange(len(self.values)),) if self.positions is None else self.positions
@@ -89,19 +89,19 @@ class Slice:
         found = self.positions[0][number]
         return int(found) if isinstance(found, int | np.integer) else 0
 
-    def placed(self, values: list[Any], numbers: list[int]) -> Slice:
+    def with_outputs(self, values: list[Any], numbers: list[int]) -> Slice:
         """What came of its tuples, by their numbers: several from one are told apart by their order."""
         if self.positions is None:
-            return Slice(self.place, values)
+            return Slice(self.sort_key, values)
         origin = np.array(numbers, dtype=np.int64)
         ordinal = np.arange(len(numbers)) - np.searchsorted(origin, origin)
-        return Slice(self.place, values, (*(column[origin] for column in self.positions), ordinal))
+        return Slice(self.sort_key, values, (*(column[origin] for column in self.positions), ordinal))
 
 
-def placed_by(place: bytes, positions: Sequence[tuple[Any, ...]], values: list[Any]) -> Slice:
+def slice_at(sort_key: bytes, positions: Sequence[tuple[Any, ...]], values: list[Any]) -> Slice:
     """Values with positions that are not all numbers of tuples."""
     columns = [_column(parts) for parts in zip(*positions, strict=True)]
-    return Slice(place, values, tuple(columns))
+    return Slice(sort_key, values, tuple(columns))
 
 
 def _column(parts: Sequence[Any]) -> Any:
@@ -114,22 +114,22 @@ def _column(parts: Sequence[Any]) -> Any:
     return column
 
 
-def place_in(part: int, number: int) -> bytes:
-    """The place of a slice in what a task reads or counts.
+def sort_key_of(part: int, number: int) -> bytes:
+    """The sort key of a slice, by its number in a numbered part of what a task reads.
 
-    >>> place_in(0, 7) < place_in(0, 256) < place_in(1, 0)
+    >>> sort_key_of(0, 7) < sort_key_of(0, 256) < sort_key_of(1, 0)
     True
     """
     return part.to_bytes(4, "big") + number.to_bytes(4, "big")
 
 
-def place_through(input_number: int, place: bytes) -> bytes:
-    """The place of a slice that has come through an input: all of one come before all of the next.
+def sort_key_through(input_number: int, sort_key: bytes) -> bytes:
+    """The sort key of a slice that has come through an input: all of one come before all of the next.
 
-    >>> place_through(0, place_in(7, 1)) < place_through(1, place_in(0, 0)) < CLOSING
+    >>> sort_key_through(0, sort_key_of(7, 1)) < sort_key_through(1, sort_key_of(0, 0)) < CLOSING
     True
     """
-    return input_number.to_bytes(2, "big") + place
+    return input_number.to_bytes(2, "big") + sort_key
 
 
 def packed(values: Values, positions: Positions | None, marks: Marks | None = None) -> bytes:
@@ -192,9 +192,9 @@ def in_slices(tables: Iterable[pa.Table | list[Any]]) -> Iterator[pa.Table | lis
         yield pa.concat_tables(waiting)
 
 
-def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+def batches(rows: Iterable[ShuffleRow]) -> Iterator[pa.RecordBatch]:
     """Rows as record batches of a bounded size."""
-    waiting: list[Row] = []
+    waiting: list[ShuffleRow] = []
     size = 0
     for row in rows:
         waiting.append(row)
@@ -206,26 +206,26 @@ def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield _batch(waiting)
 
 
-def _batch(rows: list[Row]) -> pa.RecordBatch:
+def _batch(rows: list[ShuffleRow]) -> pa.RecordBatch:
     columns = [[getattr(row, name) for row in rows] for name in _ARROW.names]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.record_batch(arrays, _ARROW)
 
 
-def rows_of(arriving: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+def rows_of(arriving: Iterable[pa.RecordBatch]) -> Iterator[ShuffleRow]:
     for batch in arriving:
-        yield from map(Row, *(column.to_pylist() for column in batch.columns))
+        yield from map(ShuffleRow, *(column.to_pylist() for column in batch.columns))
 
 
-def slices_of(rows: Iterable[Row]) -> Iterator[tuple[int, Slice]]:
-    """The slices in a task's rows, which come sorted by place, with the edge that each came on.
+def slices_of(rows: Iterable[ShuffleRow]) -> Iterator[tuple[int, Slice]]:
+    """The slices in a task's rows, which come sorted by their keys, with the edge that each came on.
 
     Where several tasks have worked on a slice, their tuples are put in order again.
     """
-    for (place, edge), parts in groupby(rows, key=lambda row: (row.place, row.edge)):
+    for (sort_key, edge), parts in groupby(rows, key=lambda row: (row.sort_key, row.edge)):
         loaded = [unpacked(row.payload) for row in parts]
         positions, values, marks = loaded[0] if len(loaded) == 1 else (*_merged(loaded), None)
-        yield edge, Slice(place, values, positions, marks)
+        yield edge, Slice(sort_key, values, positions, marks)
 
 
 def _merged(parts: list[tuple[Any, Values, Marks | None]]) -> tuple[Positions, Values]:
@@ -235,4 +235,4 @@ def _merged(parts: list[tuple[Any, Values, Marks | None]]) -> tuple[Positions, V
     if not isinstance(parts[0][1], list):
         return ordered, pa.concat_arrays([lines for _, lines, _ in parts]).take(pa.array(order))
     values = [value for _, part, _ in parts for value in part]
-    return ordered, [values[place] for place in order.tolist()]
+    return ordered, [values[index] for index in order.tolist()]

@@ -1,4 +1,4 @@
-"""How a sink's lines leave a task, where they are written before they are put in order."""
+"""A sink's lines, written by the tasks that its tuples come from, before they are put in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINE_BREAK = ord("\n")
 
 
 class LineWriter:
-    """Writes a sink's lines where its tuples come from, before they are put in order."""
+    """Writes the lines of one sink, slice by slice."""
 
     def __init__(self, flow: str, node: Node) -> None:
         assert isinstance(node.kind, Writes)
@@ -35,7 +35,7 @@ class LineWriter:
         self._clock = SystemClock()
 
     def written(self, part: Slice) -> Slice:
-        """The lines of a slice, in its place."""
+        """The slice with its lines for values."""
         began = self._clock.now()
         try:
             lines = self._lines(part.values)
@@ -64,7 +64,7 @@ class LineWriter:
                 survived(self._flow, self._node, value, error)
                 self.failed += 1
         positions = None if part.positions is None else tuple(column[good] for column in part.positions)
-        return Slice(part.place, [], positions), pa.concat_arrays(lines) if lines else self._lines([])
+        return Slice(part.sort_key, [], positions), pa.concat_arrays(lines) if lines else self._lines([])
 
 
 def joined(lines: pa.Array) -> bytes:

@@ -1,4 +1,4 @@
-"""Keyed states with a `ttl`: forgotten when the latest time of all keys is so far ahead of their last tuple."""
+"""Keyed functions with a `ttl`: a state expires when the latest time of all keys is so far ahead of its last tuple."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.ordering.keys import key_bytes
 _BATCHES_PER_ROUND = 16
 
 
-class Forgetting:
+class ExpiringFunction:
     """Stands for the function in a generated loop; returns the outputs of one value.
 
-    A state is kept with the latest time when it was touched. Whether it is forgotten is asked when its key comes
-    again; those that never come again are swept out, some buckets in each batch.
+    A state is kept with the latest time when it was touched. Whether it has expired is asked when its key comes again;
+    the states of keys that never come again are swept out, some buckets in each batch.
     """
 
     def __init__(self, kind: Remembers, states: KeyedStates, batch: int) -> None:
@@ -54,7 +54,7 @@ class Forgetting:
             checked_time(kind.time(value))
         self._rise(mark)
         entry = self._current.get(identity) or self._states.get(identity)
-        state = kind.init() if entry is None or self._is_over(entry) else entry[0]
+        state = kind.init() if entry is None or self._has_expired(entry) else entry[0]
         state, output = kind.fn(state, value)
         outputs = listed(Form.FLAT_MAP, kind.fn, output) if kind.many else [output]
         self._current[identity] = (state, self._latest)
@@ -64,14 +64,16 @@ class Forgetting:
         if mark is not None and (self._latest is None or mark > self._latest):
             self._latest = mark
 
-    def _is_over(self, entry: tuple[Any, Any]) -> bool:
+    def _has_expired(self, entry: tuple[Any, Any]) -> bool:
         return bool(entry[1] < self._latest - self._ttl.along(self._latest))
 
     def keep(self) -> None:
         """Hand the changes to the store."""
-        over = []
+        expired = []
         if self._latest is not None:
             some = self._states.mine(self._batch % _BATCHES_PER_ROUND, _BATCHES_PER_ROUND)
-            over = [identity for identity, entry in some if identity not in self._current and self._is_over(entry)]
-        self._states.change(self._current, over)
+            expired = [
+                identity for identity, entry in some if identity not in self._current and self._has_expired(entry)
+            ]
+        self._states.change(self._current, expired)
         self._states.keep_shared(self._latest)

@@ -1,4 +1,4 @@
-"""What each kind of operator does with one tuple, in the sequential engine."""
+"""The actors of the sequential engine: what each kind of operator does with one tuple."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from penstock.runtime.failures import dead_letter, is_fatal, reported
 from penstock.runtime.loop import Loop
 
 if TYPE_CHECKING:
-    from penstock.engines.sequential import Run
+    from penstock.engines.sequential import SequentialRun
 
 _CLOSED: Any = object()
 """Travels behind the last tuple of a stream."""
 
 
-class Cell:
-    """One operator of the run: a queue of what has come, and what to do with it."""
+class Actor:
+    """One operator of a run: an inbox of what has come, and what to do with it."""
 
-    def __init__(self, run: Run, place: int, node: Node) -> None:
+    def __init__(self, run: SequentialRun, number: int, node: Node) -> None:
         self.run = run
-        self.place = place
+        self.number = number
         self.node = node
-        self.targets: list[list[tuple[Cell, int]]] = [[] for _ in range(node.outputs + 1)]
-        self.writers: list[Cell] = []
+        self.targets: list[list[tuple[Actor, int]]] = [[] for _ in range(node.outputs + 1)]
+        self.writers: list[Actor] = []
         self.is_done = False
         self.has_ended = False
         """Only for sources: there is nothing more to read."""
@@ -65,7 +65,7 @@ class Cell:
         raise NotImplementedError
 
     def close_controls(self) -> None:
-        """Nobody will send anything to the control inputs any more."""
+        """Nothing more will come to the control inputs."""
 
     # What all of them do
 
@@ -89,20 +89,20 @@ class Cell:
 
     def send(self, port: int, value: Any) -> None:
         self._emitted += port < self.node.outputs
-        for cell, place in self.targets[port]:
-            cell.put(place, value)
+        for actor, to_port in self.targets[port]:
+            actor.put(to_port, value)
 
     def complete(self) -> None:
-        """Nothing more comes from here: tell the readers, and let go of writers that write for nobody else."""
+        """Nothing more comes from here: tell the readers, and let go of writers that have no other reader."""
         if self.is_done:
             return
         self.is_done = True
         self._inbox.clear()
         for readers in self.targets:
-            for cell, place in readers:
-                cell.put(place, _CLOSED)
+            for actor, to_port in readers:
+                actor.put(to_port, _CLOSED)
         for writer in self.writers:
-            if all(cell.is_done for readers in writer.targets for cell, _ in readers):
+            if all(actor.is_done for readers in writer.targets for actor, _ in readers):
                 writer.complete()
 
     def failed(self, value: Any, error: BaseException) -> None:
@@ -123,7 +123,7 @@ class Cell:
         return OperatorReport(self._received, self._emitted, self._busy_seconds, failed=self._failed, late=self._late)
 
 
-class SourceCell(Cell):
+class SourceActor(Actor):
     def open(self) -> None:
         assert isinstance(self.node.kind, Reads)
         source = self.node.kind.source
@@ -153,7 +153,7 @@ class SourceCell(Cell):
             self._chunks.close()
 
 
-class FunctionCell(Cell):
+class FunctionActor(Actor):
     def handle(self, port: int, value: Any) -> None:
         kind = self.node.kind
         assert isinstance(kind, Applies)
@@ -162,9 +162,9 @@ class FunctionCell(Cell):
         except BaseException as error:
             self.failed(value, error)
             return
-        for place, values in enumerate(outputs):
+        for to_port, values in enumerate(outputs):
             for output in values:
-                self.send(place, output)
+                self.send(to_port, output)
 
     def _outputs(self, kind: Applies, value: Any) -> Any:
         match kind.form:
@@ -180,7 +180,7 @@ class FunctionCell(Cell):
         return outputs_of(kind.form, kind.fn, value, result)
 
 
-class StateCell(Cell):
+class StateActor(Actor):
     def open(self) -> None:
         assert isinstance(self.node.kind, Remembers)
         self._states = StateTable(self.node.kind.init, self.node.kind.ttl)
@@ -202,7 +202,7 @@ class StateCell(Cell):
             self.send(0, (key, output) if kind.with_key else output)
 
 
-class TimedCell(Cell):
+class TimedActor(Actor):
     def open(self) -> None:
         assert isinstance(self.node.kind, Waits)
         self._table = TimedTable(self.node.kind.logic, self.node.kind.lateness)
@@ -249,7 +249,7 @@ class TimedCell(Cell):
             self.send(0, output)
 
 
-class SinkCell(Cell):
+class SinkActor(Actor):
     def open(self) -> None:
         assert isinstance(self.node.kind, Writes)
         self._writer = self.node.kind.sink.open()
@@ -263,7 +263,7 @@ class SinkCell(Cell):
             self._writer.abandon() if has_failed else self._writer.close()
 
 
-class LoopCell(Cell):
+class LoopActor(Actor):
     """A driver loop, or one for each key of a keyed operator."""
 
     def open(self) -> None:
@@ -360,17 +360,17 @@ class LoopCell(Cell):
         return loop
 
 
-def cell_of(run: Run, place: int, node: Node) -> Cell:
+def actor_of(run: SequentialRun, number: int, node: Node) -> Actor:
     match node.kind:
         case Reads():
-            return SourceCell(run, place, node)
+            return SourceActor(run, number, node)
         case Applies():
-            return FunctionCell(run, place, node)
+            return FunctionActor(run, number, node)
         case Remembers():
-            return StateCell(run, place, node)
+            return StateActor(run, number, node)
         case Waits():
-            return TimedCell(run, place, node)
+            return TimedActor(run, number, node)
         case Loops():
-            return LoopCell(run, place, node)
+            return LoopActor(run, number, node)
         case Writes():
-            return SinkCell(run, place, node)
+            return SinkActor(run, number, node)
