@@ -11,7 +11,7 @@ import penstock as ps
 from penstock.connectors.source import Chunk, Source, Split
 from penstock.engines.durable import steps
 from penstock.engines.local_checkpoint import LocalCheckpoint
-from penstock.runtime.teams import keyed
+from penstock.runtime.teams.making import keyed
 from tests.conftest import shuffled
 
 KEYS = 100

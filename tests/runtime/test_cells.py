@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.clock import FakeClock
 from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.operators.functions import Form
 from penstock.runtime.cells.budget import Budget
@@ -270,7 +271,7 @@ def test_when_it_ends_readers_see_the_end_and_nothing_is_missing():
 
 def chain(*nodes):
     parts = [make_part(one, lambda: 0.0) for one in nodes]
-    return ChainKernel("flow", 3.0, compile_chain(nodes, parts), lambda: 0.0)
+    return ChainKernel("flow", 3.0, compile_chain(nodes, parts), FakeClock())
 
 
 def run(kernel, values):
@@ -320,13 +321,14 @@ def test_a_chain_that_is_cut_goes_on_with_its_states_and_counts():
     counting = Node("n", Remembers(lambda n, x: (n + 1, (x, n)), int, None), (), (), 1, "fail", "here")
     kernel = chain(node("a", lambda x: x * 10), counting)
     assert run(kernel, [1, 2]) == [(0, [(10, 0), (20, 1)], 7.0)]
-    kernel.tally.charge(4.0)
+    kernel.tally.charge(4.0, 3.0)
     rest = kernel.cut(1, 3.5)
     assert run(kernel, [3]) == [(0, [30], 7.0)]
     assert run(rest, [30]) == [(0, [(30, 2)], 7.0)]
     first, second = kernel.tally.counts()["a"], rest.tally.counts()["n"]
     assert (first.received, first.emitted, second.received, second.emitted) == (3, 3, 3, 3)
     assert first.busy_seconds + second.busy_seconds == pytest.approx(4.0)
+    assert first.cpu_seconds + second.cpu_seconds == pytest.approx(3.0)
     assert rest.snapshots().keys() == {"n"}
 
 

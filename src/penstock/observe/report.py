@@ -41,6 +41,9 @@ class OperatorReport:
     """Which of its units holds up the others, at the moment."""
     inside: int = 0
     """Tuples that its replicas have taken and that are not out, at the moment."""
+    cpu_seconds: float | None = None
+    """For how many of its busy seconds it used a core, to the ticks in which systems count that; `None` where the
+    engine can't tell."""
 
 
 @dataclass(frozen=True)

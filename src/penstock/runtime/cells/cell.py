@@ -154,7 +154,7 @@ class Cell(ABC):
     def account(self, seconds: float, cpu_seconds: float) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operators."""
         self.budget.account(seconds, cpu_seconds)
-        self.tally.charge(seconds)
+        self.tally.charge(seconds, cpu_seconds)
 
     def complete(self) -> None:
         """Nothing more comes from here: readers see the end, and writers write for no reader."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.clock import Clock
 from penstock.flow.nodes import Node, Remembers
 from penstock.operators.kept import Changed, Kept
 from penstock.runtime.cells.kernel import Kernel
@@ -30,7 +31,10 @@ class ChainTally(Tally):
         self._chain = chain
         self.shares = [1 / len(nodes)] * len(nodes)
         """Of the time of a whole loop, by operator."""
+        self.waits = [0.0] * len(nodes)
+        """How long each has run without a core where they were measured one by one."""
         self.busy_seconds = sum(counters.busy_seconds for counters in self.of.values())
+        self.cpu_seconds = sum(counters.cpu_seconds for counters in self.of.values())
         self.received = self.emitted = 0
         self.passed_on = [0] * len(nodes)
         self.failures = [0] * len(nodes)
@@ -42,8 +46,9 @@ class ChainTally(Tally):
         self._begin(first.nodes, first, counts)
         return rest
 
-    def charge(self, seconds: float) -> None:
+    def charge(self, seconds: float, cpu_seconds: float) -> None:
         self.busy_seconds += seconds
+        self.cpu_seconds += cpu_seconds
 
     def passed(self) -> tuple[int, int]:
         received, emitted = super().passed()
@@ -58,7 +63,18 @@ class ChainTally(Tally):
             total.failed, total.late = known.failed, known.late
             total.busy_seconds = self.busy_seconds * share
             found[node.name] = total
+        for total, waited in zip(found.values(), self._waited(), strict=True):
+            total.cpu_seconds = max(0.0, total.busy_seconds - waited)
         return found
+
+    def _waited(self) -> list[float]:
+        """What each operator has waited: its share of what the whole loop has, as it was where they were measured."""
+        waited = max(0.0, self.busy_seconds - self.cpu_seconds)
+        weights = [max(0.0, wait) for wait in self.waits]
+        if not any(weights):
+            weights = self.shares
+        whole = sum(weights) or 1.0
+        return [waited * weight / whole for weight in weights]
 
 
 class ChainKernel(Kernel):
@@ -66,20 +82,18 @@ class ChainKernel(Kernel):
 
     tally: ChainTally
 
-    def __init__(
-        self, flow: str, place: float, chain: Chain, now: Callable[[], float], tally: ChainTally | None = None
-    ) -> None:
+    def __init__(self, flow: str, place: float, chain: Chain, clock: Clock, tally: ChainTally | None = None) -> None:
         super().__init__(flow, place, chain.nodes, tally or ChainTally(chain.nodes, chain))
         self._flow = flow
         self._chain = chain
-        self._now = now
+        self._clock = clock
         self._chunks = 0
 
     def cut(self, at: int, place: float) -> ChainKernel:
         """Be the loop of the first operators only; the loop of the others, which has a rank of its own."""
         nodes, parts = self.nodes, self._chain.parts
         first, second = compile_chain(nodes[:at], parts[:at]), compile_chain(nodes[at:], parts[at:])
-        rest = ChainKernel(self._flow, place, second, self._now, self.tally.cut(first, second))
+        rest = ChainKernel(self._flow, place, second, self._clock, self.tally.cut(first, second))
         self.nodes, self._chain = first.nodes, first
         return rest
 
@@ -114,13 +128,14 @@ class ChainKernel(Kernel):
         for place, (node, step) in enumerate(zip(self.nodes, self._chain.steps, strict=True)):
             (values,) = outputs
             outputs = [[] for _ in range(node.outputs)]
-            started = self._now()
+            started, cpu_before = self._clock.now(), self._clock.thread_cpu()
             try:
                 step(values, outputs, partial(self._fail_alone, node, born, give), [])
             except Failure as failed:
                 # What it let through came before: a later operator may fail on that, and is then the first to fail.
                 failure = failed
-            seconds[place] = self._now() - started
+            seconds[place] = self._clock.now() - started
+            self.tally.waits[place] += seconds[place] - (self._clock.thread_cpu() - cpu_before)
             counters = self.tally.of[node.name]
             counters.received += len(values)
             counters.emitted += sum(map(len, outputs))

@@ -90,6 +90,7 @@ class Figures(ABC):
             counts.busy_seconds,
             failed=counts.failed,
             late=counts.late,
+            cpu_seconds=counts.cpu_seconds,
             queue_length=self.queue_length if is_first else 0,
             write_blocked_ratio=self._share_of_time(self._outbox.blocked_seconds) if is_last else 0.0,
         )

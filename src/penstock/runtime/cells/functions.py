@@ -166,6 +166,7 @@ class AsyncCell(Cell):
     def account(self, seconds: float, cpu_seconds: float) -> None:
         """What counts is the time that was awaited, not what it takes to begin and to end it."""
         self.budget.account(seconds, cpu_seconds)
+        self.tally.charge(0.0, cpu_seconds)
 
     async def _await(self, value: Any) -> Any:
         loop = asyncio.get_running_loop()

@@ -119,5 +119,5 @@ class CompanionKernel(Kernel):
 class RemoteTally(Tally):
     """Of operators in another process, which says itself how long they were busy."""
 
-    def charge(self, seconds: float) -> None:
-        pass
+    def charge(self, seconds: float, cpu_seconds: float) -> None:
+        super().charge(0.0, cpu_seconds)

@@ -16,7 +16,7 @@ from penstock.runtime.surroundings import Surroundings
 def chain_kernel(run: Surroundings, place: float, nodes: Sequence[Node]) -> ChainKernel:
     """Functions of single tuples, with fresh states, in one loop."""
     parts = [make_part(node, wall_time(run.clock), run.settings.knows_changes) for node in nodes]
-    return ChainKernel(run.flow, place, compile_chain(nodes, parts), run.clock.now)
+    return ChainKernel(run.flow, place, compile_chain(nodes, parts), run.clock)
 
 
 def function_kernel(run: Surroundings, place: float, nodes: Sequence[Node]) -> BatchKernel | ChainKernel:

@@ -15,11 +15,11 @@ Give = Callable[[int, list[Any], float], None]
 class Counters:
     """What one operator has done."""
 
-    __slots__ = ("busy_seconds", "emitted", "failed", "late", "received")
+    __slots__ = ("busy_seconds", "cpu_seconds", "emitted", "failed", "late", "received")
 
     def __init__(self) -> None:
         self.received = self.emitted = self.failed = self.late = 0
-        self.busy_seconds = 0.0
+        self.busy_seconds = self.cpu_seconds = 0.0
 
     def add(self, other: Counters) -> None:
         self.received += other.received
@@ -27,6 +27,7 @@ class Counters:
         self.failed += other.failed
         self.late += other.late
         self.busy_seconds += other.busy_seconds
+        self.cpu_seconds += other.cpu_seconds
 
     @classmethod
     def sum(cls, counters: Iterable[Counters]) -> Counters:
@@ -47,9 +48,10 @@ class Tally:
     def first(self) -> Counters:
         return self.of[self.nodes[0].name]
 
-    def charge(self, seconds: float) -> None:
-        """A worker has spent so long in these operators."""
+    def charge(self, seconds: float, cpu_seconds: float) -> None:
+        """A worker has spent so long in these operators, and has used a core for a part of that."""
         self.first.busy_seconds += seconds
+        self.first.cpu_seconds += cpu_seconds
 
     def passed(self) -> tuple[int, int]:
         """How many tuples the first operator has received, and the last one emitted."""

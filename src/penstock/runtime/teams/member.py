@@ -32,19 +32,19 @@ class Member(Cell):
         self.turn = Turn(partial(scheduler.add, self), partial(scheduler.look_again, self), self.has_more)
         self.number: int | None = None
         """Which of those it is that take units by themselves, if it is one."""
-        self._team = team
+        self.team = team
 
     @property
     def outputs(self) -> list[list[Port]]:
-        return self._team.outputs
+        return self.team.outputs
 
     @cached_property
     def figures(self) -> Figures:
-        return self._team.figures
+        return self.team.figures
 
     @cached_property
     def view(self) -> OperatorView:
-        return self._team.view
+        return self.team.view
 
     @property
     def is_source(self) -> bool:

@@ -40,10 +40,10 @@ class Team(Cell):
     ) -> None:
         super().__init__(run, place, nodes, [port])
         self._port = port
-        self._buffer = (run.settings.reorder if nodes[0].ordered else Unordered)(run.settings.reorder_size, self)
+        self.buffer = (run.settings.reorder if nodes[0].ordered else Unordered)(run.settings.reorder_size, self)
         self.roster = Roster(lambda: self.work.make_member())
         self._intake = Intake(
-            port, self._buffer, run.clock.now, self._is_closed, lambda *unit: self.work.make_unit(*unit)
+            port, self.buffer, run.clock.now, self._is_closed, lambda *unit: self.work.make_unit(*unit)
         )
         self.work = make_work(Shop(self, self._intake, self.roster))
         self._last_words = _LastWords(self.work.shop.finished)
@@ -145,7 +145,7 @@ class Team(Cell):
 
     def take(self) -> bool:
         self.ports.end_waiting()
-        self._buffer.send_pending()
+        self.buffer.send_pending()
         self._intake.is_open_again()
         self.roster.wake_one()
         if self._intake.is_through:
