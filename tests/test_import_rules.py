@@ -96,6 +96,37 @@ def test_some_modules_have_one_door(path, module):
     assert module not in {name.split(".")[0] for name in imports(path)}, f"{place} may not import {module}"
 
 
+def all_imports(path: Path) -> list[str]:
+    """With those for type checkers: what a reader has to know."""
+    tree = ast.parse(path.read_text())
+    return [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+
+
+# The inner rooms of the runtime, and what they may know of the rest of it.
+INNER_ROOMS = {
+    "cells": {"chain", "companions", "context", "event_loop", "failures", "fast_context", "keyed_loops", "loop"}
+    | {"own_thread", "portable", "ports", "surroundings", "views", "inlets"},
+    "teams": {"cells", "chain", "companions", "failures", "keyed_loops", "ports", "surroundings", "views"},
+}
+
+
+@pytest.mark.parametrize("room", INNER_ROOMS)
+def test_inner_rooms_of_the_runtime_import_only_what_they_may(room):
+    for path in sorted((ROOT / "runtime" / room).glob("*.py")):
+        for module in all_imports(path):
+            if module.startswith("penstock.runtime."):
+                other = module.split(".")[2]
+                assert other == room or other in INNER_ROOMS[room], f"{path.name} may not import {module}"
+
+
+def test_parts_of_a_cell_know_no_cell():
+    """So that each can be understood, and tested, by itself."""
+    for part in "turn", "budget", "tally", "outbox", "figures", "kernel", "chains":
+        found = all_imports(ROOT / "runtime" / "cells" / f"{part}.py")
+        assert "penstock.runtime.cells.cell" not in found
+        assert "penstock.runtime.surroundings" not in found
+
+
 def test_the_rules_see_a_breach(tmp_path):
     breach = tmp_path / "breach.py"
     breach.write_text("import threading\ndef f():\n    import pyspark.sql\n")
