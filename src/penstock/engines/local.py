@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from penstock.clock import Clock, SystemClock
 from penstock.elasticity.loop import Elastic
@@ -21,14 +21,16 @@ from penstock.ordering.reorder import LockedBuffer, Outlet, ReorderBuffer, Ring
 from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.background import Background
-from penstock.runtime.build import build_cells, fused_groups
-from penstock.runtime.flight import Flight
+from penstock.runtime.build import build_run, fused_groups
 from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.meter import Gauge, Meter
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.pool import Driver, Pool
 from penstock.runtime.ports import Port
-from penstock.runtime.run import PROMPT_SECONDS, Run, Settings
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.logbook import Latencies
+from penstock.runtime.running.rest import Quiet
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.steering import Steering
 from penstock.runtime.teams import rescale, rescale_group
 from penstock.runtime.threads import Threads
@@ -44,7 +46,6 @@ _SPLITS: Mapping[str, Callable[[], Splitter] | None] = {
     "round-robin": RoundRobin,
     "least-loaded": LeastLoaded,
 }
-_CLOSE_SECONDS = 0.5
 Threading = Literal["dynamic", "dedicated", "manual"]
 _FLIGHT_SHARE = 0.25
 """Of the time between two checkpoints, to wait until everything is out; a little is always needed to keep all busy."""
@@ -155,7 +156,7 @@ class Local(Engine):
     def driver(self, flow: str) -> Driver:
         if self._driver is not None:
             return self._driver(self.clock)
-        return Threads(self.threads, flow, dedicated=self.threading == "dedicated")
+        return Threads(self.threads, flow, dedicated=self.threading == "dedicated", patience=self.patience)
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
         # With a checkpoint another run may go on, so windows stay open; as on Spark.
@@ -169,13 +170,25 @@ class Local(Engine):
         return "\n".join([explain(graph), f"runs on {threads}; operators on one line are one loop:", *lines])
 
 
+class Batches(Quiet, Latencies, Protocol):
+    """What happens between two micro-batches of a simulation."""
+
+
 class LocalJob(BackgroundJob):
     """A flow that runs on this process's threads."""
 
     def __init__(
-        self, engine: Local, graph: Graph, at_end: AtEnd, settings: Settings, clock: Clock, driver: Driver
+        self,
+        engine: Local,
+        graph: Graph,
+        at_end: AtEnd,
+        settings: Settings,
+        clock: Clock,
+        driver: Driver,
+        batches: Batches | None = None,
     ) -> None:
         self._engine = engine
+        self._patience = engine.patience
         self._driver = driver
         self._ends_at_once = False
         self._checkpoint: LocalCheckpoint | None = None
@@ -185,9 +198,14 @@ class LocalJob(BackgroundJob):
             graph = self._checkpoint.graph
         self._open_checkpoint = self._checkpoint
         settings = replace(settings, closes_at_end=at_end == "close", knows_changes=self._checkpoint is not None)
-        self._run = Run(graph, clock, engine.policy, settings, self._driver.on_ready)
+        host = Host(clock, driver, engine.policy)
+        if batches is not None:
+            host = replace(host, quiet=batches, latencies=batches)
+        if self._checkpoint is not None:
+            seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * engine.checkpoint_seconds)
+            host = replace(host, quiet=self._checkpoint, flight_seconds=seconds)
         try:
-            self._run.cells = build_cells(graph, self._run)
+            self._run = build_run(graph, settings, host)
             self._driver.attach(self._run)
             self._steer(engine, clock)
         except BaseException:
@@ -207,11 +225,10 @@ class LocalJob(BackgroundJob):
 
     def _look(self) -> None:
         assert self._steering is not None
-        with self._run.called("a controller"):
+        with self._run.users_code.called("a controller"):
             has_looked = self._steering.look()
         if has_looked and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
-            # From now on somebody sees to it that nobody fights for a GIL.
-            self._run.help_seconds = PROMPT_SECONDS
+            self._run.help_shares.be_prompt()
 
     def _ask_to_stop(self, drain: bool) -> None:
         self._ends_at_once = self._ends_at_once or not drain
@@ -222,15 +239,15 @@ class LocalJob(BackgroundJob):
 
     def _abandoned(self) -> Report:
         run = self._run
-        doing, where = run.doing.get(self._background.ident), self._background.standing
+        doing, where = run.users_code.called_in(self._background.ident), self._background.standing
         self._driver.leave_behind()
-        if doing or not run.left_behind:
-            run.left_behind.append(LeftBehind(doing or run.awaiting() or "the engine", where))
-            run.stuck.update(cell for cell in run.cells if cell.name == doing)
+        if doing or not run.ending.left_behind:
+            left = LeftBehind(doing or run.registry.awaiting() or "the engine", where)
+            run.ending.leave_behind(left, *(cell for cell in run.cells if cell.name == doing))
         run.companions.end()
-        Background(run.close_cells, f"penstock-{run.flow}-leaving").join(_CLOSE_SECONDS)
+        Background(run.ending.close_cells, f"penstock-{run.flow}-leaving").join(self._patience.closing)
         self._leave_checkpoint(has_failed=True)
-        run.raise_failure()
+        run.ending.raise_failure()
         return run.report(self._engine.name)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
@@ -277,15 +294,14 @@ class LocalJob(BackgroundJob):
             return True
         if change.what == "helping":
             helper, helped = change.operator.split(" > ")
-            run.help_shares = {**run.help_shares, (helper, helped): change.after}
-            run.is_helping = any(run.help_shares.values()) or run.settings.help_share > 0
+            run.help_shares.set_share(helper, helped, change.after)
             rescale_group(run, self._meter.group(helped), signals.operators[helped].replicas, self._guests(helped))
             return True
         return False
 
     def _guests(self, helped: str) -> int:
         """As many places as there are workers that may come to help."""
-        helpers = [helper for (helper, name), share in self._run.help_shares.items() if name == helped and share]
+        helpers = [helper for (helper, name), share in self._run.help_shares.shares.items() if name == helped and share]
         return sum(self._run.cell_of(helper).most_workers for helper in helpers)
 
     @property
@@ -299,19 +315,17 @@ class LocalJob(BackgroundJob):
             return self._run.report(self._engine.name)
         has_failed = True
         try:
-            self._checkpoint.attach(self._run)
-            seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * self._engine.checkpoint_seconds)
-            self._run.flight = Flight(self._run, seconds, lambda: self._driver.threads)
+            self._checkpoint.attach(self._run.registry)
             self._drive()
             if self._run.settings.closes_at_end and not self._ends_at_once:
-                self._checkpoint.take(self._run, closed=True)
+                self._checkpoint.take(self._run.registry, closed=True)
             has_failed = False
         finally:
             self._leave_checkpoint(has_failed)
         return replace(self._run.report(self._engine.name), batches=tuple(self._checkpoint.reports))
 
     def _leave_checkpoint(self, has_failed: bool) -> None:
-        """Once, whoever is first."""
+        """Once, by the first thread that gets here."""
         checkpoint, self._open_checkpoint = self._open_checkpoint, None
         if checkpoint is not None:
             checkpoint.leave(has_failed)

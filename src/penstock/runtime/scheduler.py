@@ -22,10 +22,10 @@ class Scheduler:
     cells, asks the policy, and puts the others back where they were.
     """
 
-    def __init__(self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None]) -> None:
+    def __init__(self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None], is_asked: bool = True) -> None:
         self.policy = policy
-        self.is_asked = True
-        """Whether anybody picks: not where every cell has a worker of its own, who is told instead."""
+        self._is_asked = is_asked
+        """Whether workers pick: not where every cell has a worker of its own, which is told instead."""
         self._on_ready = on_ready
         self._ready: deque[Cell] = deque()
 
@@ -41,7 +41,7 @@ class Scheduler:
 
     def add(self, cell: Cell) -> None:
         """A cell has something to do."""
-        if self.is_asked:
+        if self._is_asked:
             self._ready.append(cell)
         self._on_ready(cell)
 

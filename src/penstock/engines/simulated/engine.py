@@ -201,7 +201,7 @@ class SimulatedBatchJob(LocalJob):
         charging = engine.charging(lambda name: lambda python, released: ledger.spend(name, python + released))
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, replicas=1)
         driver = Virtual(1, clock, Instantly(), until=engine.seconds)
-        super().__init__(engine, charging.charged(graph), at_end, settings, clock, driver)
+        super().__init__(engine, charging.charged(graph), at_end, settings, clock, driver, batches=self._batches)
 
     def _steer(self, engine: Local, clock: Clock) -> None:
         """Not by the clock, but batch by batch."""
@@ -265,9 +265,8 @@ class SimulatedBatchJob(LocalJob):
         self._executors.request(count, self._clock.now())
 
     def _to_the_end(self) -> Report:
-        self._run.quiet = self._batches
         report = super()._to_the_end()
-        self._batches.take(self._run)
+        self._batches.take(self._run.registry)
         slots = self._executors.slots(self._clock.now())
         elapsed = max(self._clock.now(), 1e-12)
         return replace(
