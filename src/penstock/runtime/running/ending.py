@@ -78,7 +78,8 @@ class Ending:
 
     def crash(self, error: BaseException) -> None:
         """An error of ours: end at once."""
-        self._crash = error
+        if not isinstance(error, Abandoned):  # that thread was left behind, and is none of the run's any more
+            self._crash = error
         self.end()
 
     @property
