@@ -66,13 +66,13 @@ class Runs:
     def __init__(self):
         self._made = []
 
-    def __call__(self, build, settings=Settings(), workers=None, **host):
+    def __call__(self, build, settings=None, workers=None, **host):
         """Of a flow that `build(stream)` makes; what it reads is named "in"."""
         flow = ps.Flow("fed")
         build(flow.read(Inlet(), name="in"))
         clock = host.pop("clock", None) or FakeClock()
         host = Host(clock, workers or NoWorkers(), LastInPipeline(), **host)
-        self._made.append(build_run(flow.validate(), settings, host))
+        self._made.append(build_run(flow.validate(), settings or Settings(), host))
         return self._made[-1]
 
     def leave(self):

@@ -87,7 +87,7 @@ class Run:
 
     @property
     def flow(self) -> str:
-        return self.registry.flow
+        return self.logbook.flow
 
     @property
     def is_stopping(self) -> bool:

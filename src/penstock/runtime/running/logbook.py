@@ -49,7 +49,7 @@ class Logbook:
         self.arrivals: dict[str, list[Sight]] = {}
         self.decisions: list[Decision] = []
         self.latencies = latencies
-        self._flow = flow
+        self.flow = flow
         self._now = now
         self._started = now()
         self._records_arrivals = records_arrivals
@@ -69,7 +69,7 @@ class Logbook:
         if self._records_arrivals:
             arrivals = Arrivals({loop: tuple(sights) for loop, sights in self.arrivals.items()})
         return Report(
-            self._flow,
+            self.flow,
             engine,
             self.seconds(),
             operators,
