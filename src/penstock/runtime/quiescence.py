@@ -95,11 +95,11 @@ class Part:
         return {name: kept for cell in self._run.cells for name, kept in cell.snapshots().items()}
 
     def completed(self) -> set[str]:
-        """The operators that will never do anything more, whatever comes."""
+        """The operators that will never do anything more, no matter what comes."""
         return {node.name for cell in self._run.cells if cell.is_complete for node in cell.nodes}
 
     def cut_short(self) -> set[str]:
-        """Those of them that had something left to do, because nobody reads what they write."""
+        """Those of them that had something left to do, because nothing reads what they write any more."""
         return {node.name for cell in self._run.cells if cell.is_cut_short for node in cell.nodes}
 
     def counts(self) -> dict[str, OperatorReport]:

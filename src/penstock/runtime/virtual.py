@@ -100,7 +100,7 @@ class Virtual(Pool):
         self._timing = timing
         self._cores = cores
         self._gil = gil
-        # The GIL first: who waits for it needs no core.
+        # The GIL first: a worker that waits for it needs no core.
         self._slots = [slots for slots in (gil, cores) if slots is not None]
         self._watch = watch
         self._until = math.inf if until is None else until
@@ -112,7 +112,7 @@ class Virtual(Pool):
         self._going: dict[Worker, Iterator[Point]] = {}
         self._parked: dict[Worker, None] = {}
         self._held_up: dict[Worker, Point | None] = {}
-        """Who waits for a core or the GIL, and before which point."""
+        """Workers that wait for a core or the GIL, and before which point."""
         self._free_cores: int | None = None
         self.current: Worker | None = None
         """Whose step is being played."""
@@ -178,7 +178,7 @@ class Virtual(Pool):
             self._clock.sleep(seconds)
 
     def _woken(self, cell: Cell | None) -> int:
-        """Wake whoever is to be woken; how many they were."""
+        """Wake those that are to be woken; how many they were."""
         if self.is_dedicated and cell is not None:
             woken = [worker for worker in self._parked if worker.only is cell]
         elif self.is_dedicated or self._timing.wakes_everyone or self._run.ending.is_over:
@@ -217,7 +217,7 @@ class Virtual(Pool):
                 points.close()  # type: ignore[attr-defined]
 
     def _listen(self) -> None:
-        """Somebody outside has done something."""
+        """A thread from outside has done something."""
         self._outside.clear()
         self._has_heard = False
         if self._run.is_stopping:
@@ -226,7 +226,7 @@ class Virtual(Pool):
         self._wake_all()
 
     def _go_on(self) -> None:
-        """Whatever happens next: a worker's step, a timer, a look at the workers; or nothing, until somebody comes."""
+        """What happens next: a worker's step, a timer, a look at the workers; or waiting for another thread."""
         run, events = self._run, self._events
         due = run.timers.due if self._parked else math.inf
         if self._event_loop.is_used:
@@ -276,7 +276,7 @@ class Virtual(Pool):
         return not self._parked or self._run.timers.due >= time
 
     def _play(self, worker: Worker, point: Point | None) -> None:
-        """Resume a worker, as long as nobody else comes before its next step."""
+        """Resume a worker, as long as nothing else comes before its next step."""
         clock = self._clock
         if not self._has_slots(worker, point):
             return
@@ -399,7 +399,7 @@ class Virtual(Pool):
     # Cores and the GIL
 
     def _has_slots(self, worker: Worker, point: Point | None) -> bool:
-        """Whether a worker has got all it needs; otherwise whoever gives way resumes it."""
+        """Whether a worker has got all it needs; otherwise the one that gives way resumes it."""
         for slots in self._slots:
             if not slots.has(worker) and not slots.claim(worker, self._clock.now()):
                 self._held_up[worker] = point
