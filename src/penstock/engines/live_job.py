@@ -16,17 +16,15 @@ from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
 from penstock.observe.report import LeftBehind, OperatorReport, Report
 from penstock.runtime.background import Background
-from penstock.runtime.build import build_cells
+from penstock.runtime.build import build_run
 from penstock.runtime.cells.functions import ChainCell
-from penstock.runtime.flight import Flight
 from penstock.runtime.meter import Meter
 from penstock.runtime.policies import resolve_policy
 from penstock.runtime.pool import Pool
-from penstock.runtime.run import PROMPT_SECONDS, Run
+from penstock.runtime.running.host import Host
 from penstock.runtime.steering import Steering
 from penstock.runtime.teams.making import rescale, rescale_group
 
-_CLOSE_SECONDS = 0.5
 _FLIGHT_SHARE = 0.25
 """Of the time between two checkpoints, to wait until everything is out; a little is always needed to keep all busy."""
 _LEAST_FLIGHT_SECONDS = 0.25
@@ -44,6 +42,7 @@ class LiveJob(BackgroundJob):
         checkpoint: LocalCheckpoint | None = None,
     ) -> None:
         self._engine = engine
+        self._patience = engine.patience
         self._platform = platform
         self._driver = platform.driver
         self._ends_at_once = False
@@ -52,8 +51,11 @@ class LiveJob(BackgroundJob):
         settings = replace(engine.settings, closes_at_end=at_end == "close", knows_changes=checkpoint is not None)
         try:
             graph = platform.charged(graph if checkpoint is None else checkpoint.graph)
-            self._run = Run(graph, platform.clock, engine.policy, platform.settings(settings), self._driver.on_ready)
-            self._run.cells = build_cells(graph, self._run)
+            host = platform.host(Host(platform.clock, self._driver, engine.policy))
+            if checkpoint is not None:
+                seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * checkpoint.seconds)
+                host = replace(host, quiet=checkpoint, flight_seconds=seconds)
+            self._run = build_run(graph, platform.settings(settings), host)
             self._driver.attach(self._run)
             platform.begin(self._run)
             self._steer(engine, platform.clock)
@@ -71,11 +73,10 @@ class LiveJob(BackgroundJob):
 
     def _look(self) -> None:
         assert self._steering is not None
-        with self._run.called("a controller"):
+        with self._run.users_code.called("a controller"):
             has_looked = self._steering.look()
         if has_looked and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
-            # From now on somebody sees to it that nobody fights for a GIL.
-            self._run.help_seconds = PROMPT_SECONDS
+            self._run.help_shares.be_prompt()
 
     def _ask_to_stop(self, drain: bool) -> None:
         self._ends_at_once = self._ends_at_once or not drain
@@ -86,15 +87,15 @@ class LiveJob(BackgroundJob):
 
     def _abandoned(self) -> Report:
         run = self._run
-        doing, where = run.doing.get(self._background.ident), self._background.standing
+        doing, where = run.users_code.called_in(self._background.ident), self._background.standing
         self._driver.leave_behind()
-        if doing or not run.left_behind:
-            run.left_behind.append(LeftBehind(doing or run.awaiting() or "the engine", where))
-            run.stuck.update(cell for cell in run.cells if cell.name == doing)
+        if doing or not run.ending.left_behind:
+            left = LeftBehind(doing or run.registry.awaiting() or "the engine", where)
+            run.ending.leave_behind(left, *(cell for cell in run.cells if cell.name == doing))
         run.companions.end()
-        Background(run.close_cells, f"penstock-{run.flow}-leaving").join(_CLOSE_SECONDS)
+        Background(run.ending.close_cells, f"penstock-{run.flow}-leaving").join(self._patience.closing)
         self._leave_checkpoint(has_failed=True)
-        run.raise_failure()
+        run.ending.raise_failure()
         return run.report(self._engine.name)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
@@ -141,15 +142,14 @@ class LiveJob(BackgroundJob):
             return True
         if change.what == "helping":
             helper, helped = change.operator.split(" > ")
-            run.help_shares = {**run.help_shares, (helper, helped): change.after}
-            run.is_helping = any(run.help_shares.values()) or run.settings.help_share > 0
+            run.help_shares.set_share(helper, helped, change.after)
             rescale_group(run, self._meter.group(helped), signals.operators[helped].replicas, self._guests(helped))
             return True
         return False
 
     def _guests(self, helped: str) -> int:
         """As many places as there are workers that may come to help."""
-        helpers = [helper for (helper, name), share in self._run.help_shares.items() if name == helped and share]
+        helpers = [helper for (helper, name), share in self._run.help_shares.shares.items() if name == helped and share]
         return sum(self._run.cell_of(helper).figures.most_workers for helper in helpers)
 
     @property
@@ -163,12 +163,10 @@ class LiveJob(BackgroundJob):
             return self._platform.report(self._run, self._engine.name)
         has_failed = True
         try:
-            self._checkpoint.attach(self._run)
-            seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * self._checkpoint.seconds)
-            self._run.flight = Flight(self._run, seconds, lambda: self._driver.threads)
+            self._checkpoint.attach(self._run.registry)
             self._drive()
             if self._run.settings.closes_at_end and not self._ends_at_once:
-                self._checkpoint.take(self._run, closed=True)
+                self._checkpoint.take(self._run.registry, closed=True)
             has_failed = False
         finally:
             self._leave_checkpoint(has_failed)

@@ -22,7 +22,9 @@ from penstock.runtime.meter import Gauge
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.pool import Driver
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.threads import Threads
 
 
@@ -106,7 +108,7 @@ class Local(LiveEngine):
     def driver(self, flow: str) -> Driver:
         if self._driver is not None:
             return self._driver(self.clock)
-        return Threads(self.threads, flow, dedicated=self.threading == "dedicated")
+        return Threads(self.threads, flow, dedicated=self.threading == "dedicated", patience=self.patience)
 
     def platform(self, flow: str) -> Platform:
         """What a run of that flow gets from outside."""
@@ -137,6 +139,9 @@ class RealThreads:
 
     def gauge(self) -> Gauge:
         return self.look_at_machine()
+
+    def host(self, host: Host) -> Host:
+        return host
 
     def begin(self, run: Run) -> None:
         """Nothing has to know about it but the driver."""

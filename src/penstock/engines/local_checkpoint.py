@@ -27,7 +27,7 @@ from penstock.observe.report import BatchReport
 from penstock.operators.kept import Changed
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.sources import SourceCell
-from penstock.runtime.run import Run
+from penstock.runtime.running.registry import Registry
 from penstock.state.buckets import Cache, TaskStates
 from penstock.state.manifests import Output
 
@@ -73,18 +73,17 @@ class LocalCheckpoint:
         stage = self._stages[node.name] = stage_of(node.kind.sink)
         return replace(node, kind=Writes(stage))
 
-    def attach(self, run: Run) -> None:
+    def attach(self, registry: Registry) -> None:
         """Let a run that is built read on where the last checkpoint was taken."""
-        run.quiet = self
-        for cell in run.cells:
+        for cell in registry.cells:
             if isinstance(cell, SourceCell):
                 cell.restore_offsets(self._checkpoint.offsets)
 
-    def opened(self, run: Run) -> None:
-        """Nobody works yet: let operators remember what they knew."""
+    def opened(self, registry: Registry) -> None:
+        """No worker works yet: let operators remember what they knew."""
         states = self._states()
         known = {place.operator for place in self._checkpoint.manifests.chains()}
-        for cell in run.cells:
+        for cell in registry.cells:
             cell.restore({name: self._keyed(states, name).kept() for name in cell.tally.of if name in known})
             self._known.add(cell)
         states.commit()  # nothing new; but the store need not read again what it has read
@@ -97,7 +96,7 @@ class LocalCheckpoint:
             return True
         return sum(stage.size_bytes for stage in self._stages.values()) > _MOST_STAGED_BYTES
 
-    def take(self, run: Run, closed: bool = False) -> None:
+    def take(self, registry: Registry, closed: bool = False) -> None:
         """Called when nothing is under way: write down where everything stands, and let the output be seen."""
         began = self._clock.now()
         batch = self._checkpoint.next_batch
@@ -108,17 +107,17 @@ class LocalCheckpoint:
                 outputs[name] = [stage_file(self._checkpoint.files, batch, data, rows)]
         outputs = self._commits.publisher.agreed(batch, outputs)
         reached("staged")
-        self._sums.check(run, outputs)
+        self._sums.check(registry, outputs)
         states = self._states()
         if not closed:  # nobody goes on with what has said its last words
-            for cell in run.cells:
+            for cell in registry.cells:
                 for name, changed in self._changes(cell).items():
                     self._keyed(states, name).keep(changed)
         chains = states.commit()
         reached("processed")
         offsets = {
             name: offset
-            for cell in run.cells
+            for cell in registry.cells
             if isinstance(cell, SourceCell)
             for name, offset in cell.offsets().items()
         }

@@ -9,7 +9,9 @@ from penstock.flow.nodes import Graph
 from penstock.observe.report import Report
 from penstock.runtime.meter import Gauge
 from penstock.runtime.pool import Driver
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 
 
 class Platform(Protocol):
@@ -35,8 +37,12 @@ class Platform(Protocol):
         """Where the cores are, and how busy."""
         ...
 
+    def host(self, host: Host) -> Host:
+        """The same, with what this platform does between batches."""
+        ...
+
     def begin(self, run: Run) -> None:
-        """The cells of the run are made, and nobody works yet."""
+        """The cells of the run are made, and no worker works yet."""
         ...
 
     def report(self, run: Run, engine: str) -> Report:

@@ -14,9 +14,16 @@ from penstock.runtime.cells.timed import TimedCell
 from penstock.runtime.chain import MOST_EXPANDING, can_be_chained, is_expanding
 from penstock.runtime.inlets import Inlet
 from penstock.runtime.ports import Port
-from penstock.runtime.settings import Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.teams.making import make_team, why_alone
+
+
+def build_run(graph: Graph, settings: Settings, host: Host) -> Run:
+    """A run of a graph on what its engine and driver provide, with all its cells."""
+    return Run(graph, settings, host, build_cells)
 
 
 def build_cells(graph: Graph, run: Surroundings) -> list[Cell]:

@@ -10,7 +10,7 @@ from penstock.observe.arrivals import Sight
 from penstock.runtime.companions import Companions
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.failures import Failure
-from penstock.runtime.settings import Settings
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.timers import Timers
 from penstock.runtime.views import Shares
 
@@ -65,7 +65,8 @@ class Succession(Protocol):
 class Surroundings(Succession, Protocol):
     """A run, as its cells see it."""
 
-    recorded: dict[str, list[Sight]]
+    @property
+    def recorded(self) -> dict[str, list[Sight]]: ...
 
     @property
     def flow(self) -> str: ...

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from penstock.errors import PolicyError
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.failures import Failure
+from penstock.runtime.running.help_shares import HelpShares
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -25,12 +26,14 @@ class Point(IntEnum):
     TAKE = auto()
     PROCESS = auto()
     ASK_FOR_HELP = auto()
-    """About to be busy for a while, and somebody else could do what else is ready."""
+    """About to be busy for a while, and another worker could do what else is ready."""
     HELP = auto()
     FLUSH = auto()
     WAKE = auto()
-    """Nobody stops here: what it spends on waking others while it does something else."""
+    """No worker stops here: what it spends on waking others while it does something else."""
     RELEASE = auto()
+    REST = auto()
+    """About to do what a run at rest needs; until that is done, no worker comes past PICK."""
 
 
 class Worker:
@@ -49,16 +52,17 @@ class Worker:
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
         run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu
+        ending, help_shares = run.ending, run.help_shares
         while True:
             yield Point.PICK
-            if run.is_over or (self.is_retired and self._next is None):
+            if ending.is_over or (self.is_retired and self._next is None):
                 return
             if now() >= run.timers.due:
                 run.timers.fire(now())
             try:
                 cell = self._pick()
             except PolicyError as error:
-                run.abort(error)
+                ending.abort(error)
                 return
             if cell is None:
                 yield Point.PARK
@@ -70,7 +74,7 @@ class Worker:
                 if cell.outbox.is_empty or cell.outbox.flush():
                     yield Point.TAKE
                     if not cell.is_failed and cell.take():
-                        if _is_slow(run, cell) and not run.scheduler.is_empty:
+                        if _is_slow(help_shares, cell) and not run.scheduler.is_empty:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
@@ -79,7 +83,7 @@ class Worker:
                             cell.process()
                         finally:
                             cell.account(now() - began, cpu() - cpu_before)
-                        if run.is_helping and not cell.outbox.is_empty:
+                        if help_shares.is_on and not cell.outbox.is_empty:
                             yield Point.HELP
                             cell.outbox.help_readers()
                         yield Point.FLUSH
@@ -91,7 +95,7 @@ class Worker:
                 cell.outbox.flush()
             except BaseException as error:
                 if _is_closed_here(error):
-                    raise  # the run is over, and nobody goes on with this
+                    raise  # the run is over, and no other worker goes on with this
                 run.fail(cell, cell.failing.crashed(error))
             yield Point.RELEASE
             self._let_go(cell, has_more)
@@ -127,11 +131,11 @@ class Worker:
             self._next = cast("Cell | None", claimed)
 
 
-def _is_slow(run: Run, cell: Cell) -> bool:
+def _is_slow(help_shares: HelpShares, cell: Cell) -> bool:
     """Whether it keeps a worker for so long that another one should do what else is ready."""
-    return cell.budget.usual_seconds > min(run.help_seconds, cell.help_seconds)
+    return cell.budget.usual_seconds > min(help_shares.help_seconds, cell.help_seconds)
 
 
 def _is_closed_here(error: BaseException) -> bool:
-    """Whether somebody has closed the worker where it stopped; what users' functions raise comes from further down."""
+    """Whether a driver has closed the worker where it stopped; what users' functions raise comes from further down."""
     return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 
 from penstock.clock import FakeClock
 from penstock.engines.simulated.machine import Machine
-from penstock.observe.report import BatchReport
+from penstock.observe.report import BatchReport, Latency
 from penstock.plan.groups import Plan, Spread
-from penstock.runtime.run import Run
+from penstock.runtime.running.logbook import LastLatencies
+from penstock.runtime.running.registry import Registry
 
 
 class Ledger:
@@ -93,19 +94,26 @@ class MicroBatches:
         self._began = 0.0
         self._received: dict[str, int] = {}
         self._born: list[float] = []
+        self._latencies = LastLatencies()
         self.used_seconds = 0.0
         """Of all slots together."""
         self.batches: list[BatchReport] = []
         self.on_end: Callable[[BatchReport], None] | None = None
         """Told when a batch is over."""
 
-    def opened(self, run: Run) -> None:
-        self._run = run
-        # Latency is what it is when a batch is out, not when its sinks are written to.
-        self._note_latency = run.on_latency
-        run.on_latency = lambda seconds: self._born.append(self._clock.now() - seconds)
-        self._note_processing = run.on_processing
-        run.on_processing = lambda _: None
+    def note(self, seconds: float) -> None:
+        """A sink has a tuple: its latency is what it is when the batch is out."""
+        self._born.append(self._clock.now() - seconds)
+
+    def note_processing(self, seconds: float) -> None:
+        """For all tuples of a batch that is how long the batch takes."""
+
+    def measured(self) -> Latency:
+        """Of the tuples that are out."""
+        return self._latencies.measured()
+
+    def opened(self, registry: Registry) -> None:
+        self._registry = registry
 
     def is_due(self) -> bool:
         """Asked when a source has read something, or finds that no more has come."""
@@ -114,27 +122,27 @@ class MicroBatches:
         return rows - self._settled >= (1 if is_idle else self.most_rows)
 
     def _read(self) -> int:
-        return sum(self._run.cell_of(name).figures.passed()[0] for name in self._sources)
+        return sum(self._registry.cell_of(name).figures.passed()[0] for name in self._sources)
 
-    def take(self, run: Run) -> None:
+    def take(self, registry: Registry) -> None:
         """Everything that was read is out: a batch is over."""
         rows = self._read() - self._settled
         if not rows:
             return
-        seconds = self._seconds(run, self._executors.slots(self._began))
+        seconds = self._seconds(registry, self._executors.slots(self._began))
         self._clock.move_to(self._began + seconds)
         for born in self._born:
-            self._note_latency(self._clock.now() - born)
-            self._note_processing(seconds)
+            self._latencies.note(self._clock.now() - born)
+            self._latencies.note_processing(seconds)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
         if self.on_end is not None:
             self.on_end(self.batches[-1])
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
 
-    def _seconds(self, run: Run, slots: int) -> float:
+    def _seconds(self, registry: Registry, slots: int) -> float:
         """Levels one after the other; in each, a group of one task can't use more than one slot."""
-        spent, counts = self._ledger.settle(), run.counts()
+        spent, counts = self._ledger.settle(), registry.counts()
         received = {name: count.received - self._received.get(name, 0) for name, count in counts.items()}
         self._received = {name: count.received for name, count in counts.items()}
         total = self._machine.batch_seconds

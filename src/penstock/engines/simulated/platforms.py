@@ -19,7 +19,9 @@ from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import Plan
 from penstock.runtime.meter import Gauge
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.slots import Slots
 from penstock.runtime.virtual import Virtual
 
@@ -75,6 +77,9 @@ class VirtualCores:
         gauge = virtual_gauge(self._cores.count, self.clock, self._gil is not None)
         gil = self._gil
         return gauge if gil is None else replace(gauge, gil_seconds=lambda: gil.waited_seconds)
+
+    def host(self, host: Host) -> Host:
+        return host
 
     def begin(self, run: Run) -> None:
         self._run = run
@@ -152,11 +157,14 @@ class VirtualBatches:
     def gauge(self) -> Gauge:
         return virtual_gauge(self._slots, self.clock, has_gil=False)
 
+    def host(self, host: Host) -> Host:
+        return replace(host, quiet=self.batches, latencies=self.batches)
+
     def begin(self, run: Run) -> None:
-        run.quiet = self.batches
+        """Nothing has to know about it but the batches."""
 
     def report(self, run: Run, engine: str) -> Report:
-        self.batches.take(run)
+        self.batches.take(run.registry)
         slots = self.executors.slots(self.clock.now())
         elapsed = max(self.clock.now(), 1e-12)
         return replace(

@@ -28,7 +28,7 @@ class SourceCell(Cell):
         self._reached = Reached()
         self._progress = Progress(self._source)
         self._began_at: dict[str, int] = {}
-        self._is_waiting = False
+        self.is_waiting = False
         """A timer will notify it."""
 
     def open(self) -> None:
@@ -45,7 +45,7 @@ class SourceCell(Cell):
 
     @property
     def waits_for_outside(self) -> bool:
-        return self._is_waiting
+        return self.is_waiting
 
     def rows_passed(self) -> int | None:
         """How many tuples lie between where it began and where it is now; `None` where positions are no tuples."""
@@ -70,7 +70,7 @@ class SourceCell(Cell):
         if self.run.is_stopping:
             self.is_over = self.is_over or self.run.settings.closes_at_end
             self._has_ended = True
-        is_idle = self.is_over or self._has_ended or self._is_waiting
+        is_idle = self.is_over or self._has_ended or self.is_waiting
         return not (is_idle or self.run.is_failing or self.run.is_pausing)
 
     def process(self) -> None:
@@ -81,14 +81,14 @@ class SourceCell(Cell):
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
         elif not chunk.values:
-            self._is_waiting = True
+            self.is_waiting = True
             self.run.timers.call_at(now + chunk.idle_seconds, self._look_again)
             self.run.pause_if_due()
         else:
             self._read(node, partition, chunk, now)
 
     def _look_again(self) -> None:
-        self._is_waiting = False
+        self.is_waiting = False
         self.notify()
 
     def _read(self, node: Node, partition: str, chunk: Chunk, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What an engine decides about a run, once and for all: options as values, which cells and drivers read."""
+"""What an engine decides about a run, before there is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.runtime.ports import Port
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a run."""
+    """The options of a run; nothing of it changes while the run goes on."""
 
     queue_size: int = 16_384
     queue_limit: int = 1 << 20
@@ -55,3 +55,8 @@ class Settings:
     that a hot key shares its bucket with few others; few enough for parts of many tuples."""
     partitioner: Callable[[Any], int] | None = None
     """Which bucket a key falls into, modulo their number; by its hash, if there is none."""
+
+    @property
+    def largest_chunk(self) -> int:
+        """So many tuples a cell takes at once at most, so that its writer can go on meanwhile."""
+        return max(1, self.queue_size // 2)
