@@ -13,8 +13,9 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.elasticity.changes import AdmitRows, Change, SetExecutors, SetReplicas
 from penstock.elasticity.forecast import Forecast
-from penstock.elasticity.signals import Change, Controller, OperatorSignals, Signals
+from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _FADING = 0.7
 _SLACK = 0.05
@@ -124,7 +125,7 @@ class Predictive(Controller):
         reason = self._reason(signals, rate)
         has_gone = rate * _DEAD_BAND + _CLEARLY_LESS * self._rate.noise < self._sized_for
         at_most = self.demands(signals, rate + self._rate.noise)
-        changes = []
+        changes: list[Change] = []
         for name, demand in demands.items():
             one = signals.operators[name]
             wanted = self._wanted(signals, one, demand)
@@ -132,7 +133,7 @@ class Predictive(Controller):
             settled = self._settled(one, wanted, enough, at_once=has_gone)
             if settled != one.replicas:
                 busy = f"{demand.cores:.2f} replicas' work ({demand.seconds_per_tuple * 1e6:,.0f} µs each)"
-                changes.append(Change("replicas", name, one.replicas, settled, f"{reason} {busy}"))
+                changes.append(SetReplicas(name, before=one.replicas, after=settled, reason=f"{reason} {busy}"))
         if changes:
             self._sized_for = rate
         return changes
@@ -231,7 +232,7 @@ class Predictive(Controller):
         batches = signals.batches
         assert batches is not None
         interval, slots = batches.interval_seconds, signals.threads
-        changes = []
+        changes: list[Change] = []
         if interval > batches.fixed_seconds and not signals.stuck_threads:
             work = sum(demand.cores for demand in demands.values())  # seconds of work a second
             room = interval - batches.fixed_seconds
@@ -241,7 +242,7 @@ class Predictive(Controller):
             settled = self._settled(OperatorSignals("", replicas=slots), wanted, wanted)
             if settled != slots:
                 reason = f"{work:.2f} seconds of work come in a second, and a batch has {room:.2f} of {interval:g} s"
-                changes.append(Change("executors", "", slots, settled, reason))
+                changes.append(SetExecutors(before=slots, after=settled, reason=reason))
             slots = settled
         for name, demand in demands.items():
             one = signals.operators[name]
@@ -251,7 +252,7 @@ class Predictive(Controller):
             settled = self._settled(one, tasks, tasks)
             if settled != one.replicas:
                 reason = f"{seconds:.2f} s of work in a batch, on {slots} slots"
-                changes.append(Change("replicas", name, one.replicas, settled, reason))
+                changes.append(SetReplicas(name, before=one.replicas, after=settled, reason=reason))
         return changes
 
 
@@ -279,7 +280,7 @@ class Admitting(Controller):
         reason = (
             f"{room:.2f} s of a batch on {signals.threads} slots hold so many at {self._seconds_per_row * 1e6:,.1f} µs"
         )
-        return [Change("rows", "", batches.most_rows, fits, reason)]
+        return [AdmitRows(before=batches.most_rows, after=fits, reason=reason)]
 
 
 class _Cost:

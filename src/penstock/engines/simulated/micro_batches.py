@@ -1,23 +1,28 @@
 """Simulated micro-batches: what the Spark engine would make of a flow, stage by stage.
 
-While a batch is computed no time passes; what it would have taken is worked out from its plan afterwards, and then the
-clock moves on. Sources pause between two batches, as they do for a checkpoint.
+While a batch is computed no time passes; what it would have taken is worked out from its plan and the number of tasks
+in each stage afterwards, and then the clock moves on. Sources pause between two batches, as they do for a checkpoint.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from penstock.clock import FakeClock
+from penstock.engines.batch_meter import SlotSupply
+from penstock.engines.batch_tasks import first_tasks
 from penstock.engines.simulated.machine import Machine
-from penstock.observe.report import BatchReport
-from penstock.plan.groups import Plan, Spread
+from penstock.engines.simulated.stages import GroupWork, stage_seconds
+from penstock.observe.report import BatchReport, OperatorReport
+from penstock.plan.groups import Group, Plan
+from penstock.runtime.end_cells import SourceCell
 from penstock.runtime.run import Run
 
 
 class Ledger:
-    """What has been spent by whom, since it was last asked; spending takes no time."""
+    """What each operator has spent, since it was last asked; spending takes no time."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = defaultdict(float)
@@ -35,7 +40,7 @@ class Ledger:
 class Executors:
     """How many tasks can run at once; more of them come some time after they are asked for.
 
-    >>> executors = Executors(2, start_seconds=6.0)
+    >>> executors = Executors(2, most=8, start_seconds=6.0)
     >>> executors.request(4, now=10.0)
     >>> executors.slots(15.0), executors.slots(16.0)
     (2, 4)
@@ -44,14 +49,11 @@ class Executors:
     1
     """
 
-    def __init__(self, slots: int, start_seconds: float) -> None:
+    def __init__(self, slots: int, most: int, start_seconds: float) -> None:
         self._slots = slots
+        self._most = most
         self._start_seconds = start_seconds
         self._requested = (slots, 0.0)
-
-    @property
-    def requested(self) -> int:
-        return self._requested[0]
 
     def request(self, slots: int, now: float) -> None:
         """Fewer at once, more when they have started."""
@@ -64,9 +66,17 @@ class Executors:
             self._slots = slots
         return self._slots
 
+    def supply(self, now: float) -> SlotSupply:
+        """What there is, what may be asked for, and what was."""
+        slots, (requested, _) = self.slots(now), self._requested
+        return SlotSupply(slots, least=1, most=self._most, awaited=max(0, requested - slots))
+
 
 class MicroBatches:
-    """Pauses the sources, waits until all that they have read is out, and says how long that has taken."""
+    """Pauses the sources, waits until all that they have read is out, and says how long that has taken.
+
+    Between two batches tasks, slots and what a batch reads can be changed, as on Spark.
+    """
 
     def __init__(
         self,
@@ -77,16 +87,19 @@ class MicroBatches:
         executors: Executors,
         trigger_seconds: float,
         most_rows: int,
+        parallelism: int | None = None,
     ) -> None:
-        self._levels = [
-            [(group.spread, [node.name for node in group.nodes]) for group in groups] for groups in plan.levels
-        ]
+        self._plan = plan
+        self._parallelism = parallelism
+        self.tasks = first_tasks(plan, parallelism or executors.slots(clock.now()))
+        """How many each group has from the next batch on."""
         self._machine = machine
         self._clock = clock
         self._ledger = ledger
         self._executors = executors
         self._trigger_seconds = trigger_seconds
         self.most_rows = most_rows
+        """How many tuples a batch may read."""
         self._sources = [node.name for node in plan.graph.sources]
         self._before = self._settled = 0
         """What sources had read when they last asked, and when the last batch was over."""
@@ -96,8 +109,8 @@ class MicroBatches:
         self.used_seconds = 0.0
         """Of all slots together."""
         self.batches: list[BatchReport] = []
-        self.on_end: Callable[[BatchReport], None] | None = None
-        """Told when a batch is over."""
+        self.on_end: Callable[[float], None] = lambda seconds: None
+        """Told when a batch is over how long it took."""
 
     def opened(self, run: Run) -> None:
         self._run = run
@@ -119,30 +132,61 @@ class MicroBatches:
         rows = self._read() - self._settled
         if not rows:
             return
-        seconds = self._seconds(run, self._executors.slots(self._began))
+        seconds = self._seconds(run)
         self._clock.move_to(self._began + seconds)
         for born in self._born:
             self._note_latency(self._clock.now() - born)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
-        if self.on_end is not None:
-            self.on_end(self.batches[-1])
+        self.on_end(seconds)
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
 
-    def _seconds(self, run: Run, slots: int) -> float:
-        """Levels one after the other; in each, a group of one task can't use more than one slot."""
+    def _seconds(self, run: Run) -> float:
+        """The stages one after the other, as many tasks at once as there were slots when the batch began."""
         spent, counts = self._ledger.settle(), run.counts()
         received = {name: count.received - self._received.get(name, 0) for name, count in counts.items()}
         self._received = {name: count.received for name, count in counts.items()}
-        total = self._machine.batch_seconds
-        for level, groups in enumerate(self._levels):
-            work = [(spread, sum(spent.get(name, 0.0) for name in names)) for spread, names in groups]
-            shared = sum(seconds for _, seconds in work)
-            if level:
-                rows = sum(received[names[0]] for _, names in groups if names)
-                total += self._machine.exchange_seconds
-                shared += rows * self._machine.exchanged_tuple_seconds
-            narrow = [seconds for spread, seconds in work if spread is Spread.ONE]
-            total += max([shared / slots, *narrow])
-            self.used_seconds += shared
+        total, slots = self._machine.batch_seconds, self._executors.slots(self._began)
+        for level, groups in enumerate(self._plan.levels):
+            work = [self._work(group, spent, received) for group in groups]
+            total += stage_seconds(work, slots) + (self._machine.exchange_seconds if level else 0.0)
+            self.used_seconds += sum(one.seconds for one in work)
         return total
+
+    def _work(self, group: Group, spent: Mapping[str, float], received: Mapping[str, int]) -> GroupWork:
+        seconds = sum(spent.get(node.name, 0.0) for node in group.nodes)
+        if group.level and group.nodes:
+            seconds += received[group.nodes[0].name] * self._machine.exchanged_tuple_seconds
+        return GroupWork(seconds, self.tasks[group.number])
+
+    # What can be changed between two batches, and what is told of them
+
+    def admit_rows(self, rows: int) -> None:
+        self.most_rows = rows
+
+    def slots(self) -> SlotSupply:
+        return self._executors.supply(self._clock.now())
+
+    def set_slots(self, count: int) -> bool:
+        self._executors.request(count, self._clock.now())
+        return True
+
+    def resize(self, slots: int) -> None:
+        """As if the run had begun with so many slots: with as many tasks in each stage, where no number is given."""
+        self.set_slots(slots)
+        self.tasks.update(first_tasks(self._plan, self._parallelism or slots))
+
+    def counts(self) -> Mapping[str, OperatorReport]:
+        return self.charged(self._run.counts())
+
+    def charged(self, counts: Mapping[str, OperatorReport]) -> dict[str, OperatorReport]:
+        """With their tasks, and what they would have spent: while they compute no time passes."""
+        spent, plan = self._ledger.total_by_operator, self._plan
+        return {
+            name: replace(one, busy_seconds=spent.get(name, 0.0), replicas=self.tasks[plan.group_of(name).number])
+            for name, one in counts.items()
+        }
+
+    def offered(self) -> float | None:
+        counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
+        return None if not counts or None in counts else sum(count for count in counts if count is not None)
