@@ -233,13 +233,16 @@ class Predictive(Controller):
         assert batches is not None
         interval, slots = batches.interval_seconds, signals.threads
         changes: list[Change] = []
-        if interval > batches.fixed_seconds and not signals.stuck_threads:
+        if signals.stuck_threads:
+            return changes  # executors that were asked for have not come, and stages have tasks for them
+        if interval > batches.fixed_seconds:
             work = sum(demand.cores for demand in demands.values())  # seconds of work a second
             room = interval - batches.fixed_seconds
-            wanted = max(1, math.ceil(work * interval / room - _SLACK))
-            wanted = math.ceil(wanted / batches.slots_each) * batches.slots_each
-            wanted = min(max(wanted, signals.least_threads), signals.most_threads)
-            settled = self._settled(OperatorSignals("", replicas=slots), wanted, wanted)
+            wanted, roomy = (
+                self._slots(signals, batches.slots_each, count)
+                for count in (work * interval / room - _SLACK, work * interval / room * _DEAD_BAND)
+            )
+            settled = self._settled(OperatorSignals("", replicas=slots), wanted, roomy)
             if settled != slots:
                 reason = f"{work:.2f} seconds of work come in a second, and a batch has {room:.2f} of {interval:g} s"
                 changes.append(SetExecutors(before=slots, after=settled, reason=reason))
@@ -248,12 +251,18 @@ class Predictive(Controller):
             one = signals.operators[name]
             seconds = demand.cores * interval if interval else one.busy_seconds
             tasks = max(1, min(slots, math.ceil(seconds / _TASK_SECONDS)))
-            tasks = min(max(tasks, one.least_replicas), one.most_replicas)
-            settled = self._settled(one, tasks, tasks)
+            # More tasks than slots would take turns, and the last of them would have most slots for themselves.
+            settled = min(self._settled(one, tasks, tasks), slots)
+            settled = min(max(settled, one.least_replicas), one.most_replicas)
             if settled != one.replicas:
                 reason = f"{seconds:.2f} s of work in a batch, on {slots} slots"
                 changes.append(SetReplicas(name, before=one.replicas, after=settled, reason=reason))
         return changes
+
+    def _slots(self, signals: Signals, each: int, count: float) -> int:
+        """Whole executors, within bounds."""
+        slots = math.ceil(max(1, math.ceil(count)) / each) * each
+        return min(max(slots, signals.least_threads), signals.most_threads)
 
 
 class Admitting(Controller):

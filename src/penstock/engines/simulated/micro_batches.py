@@ -93,6 +93,7 @@ class MicroBatches:
         self._parallelism = parallelism
         self.tasks = first_tasks(plan, parallelism or executors.slots(clock.now()))
         """How many each group has from the next batch on."""
+        self._tasks_now = dict(self.tasks)
         self._machine = machine
         self._clock = clock
         self._ledger = ledger
@@ -140,9 +141,10 @@ class MicroBatches:
         self.on_end(seconds)
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
+        self._tasks_now = dict(self.tasks)
 
     def _seconds(self, run: Run) -> float:
-        """The stages one after the other, as many tasks at once as there were slots when the batch began."""
+        """The stages one after the other, with the tasks and slots that there were when the batch began."""
         spent, counts = self._ledger.settle(), run.counts()
         received = {name: count.received - self._received.get(name, 0) for name, count in counts.items()}
         self._received = {name: count.received for name, count in counts.items()}
@@ -157,7 +159,7 @@ class MicroBatches:
         seconds = sum(spent.get(node.name, 0.0) for node in group.nodes)
         if group.level and group.nodes:
             seconds += received[group.nodes[0].name] * self._machine.exchanged_tuple_seconds
-        return GroupWork(seconds, self.tasks[group.number])
+        return GroupWork(seconds, self._tasks_now[group.number])
 
     # What can be changed between two batches, and what is told of them
 
