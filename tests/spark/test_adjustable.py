@@ -1,4 +1,4 @@
-"""Executors that are asked for come later, or not at all: what the controllers are told meanwhile. No Spark is needed."""
+"""Executors that are asked for come later, or not at all: what controllers are told meanwhile. No Spark is needed."""
 
 import pytest
 
