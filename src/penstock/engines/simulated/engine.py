@@ -11,14 +11,15 @@ from penstock.clock import Clock, FakeClock
 from penstock.costs import Cost, Seconds
 from penstock.engines.base import AtEnd, Job
 from penstock.engines.batch_plant import BatchSteering
-from penstock.engines.batch_tasks import rescaled_group
+from penstock.engines.batch_tasks import first_tasks, rescaled_group
 from penstock.engines.live_meter import Gauge
 from penstock.engines.local import Local, LocalJob
 from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.cooling import CoolingPort
 from penstock.engines.simulated.machine import Machine
-from penstock.engines.simulated.micro_batches import Executors, Ledger, MicroBatches
+from penstock.engines.simulated.micro_batches import Executors, MicroBatches
 from penstock.engines.simulated.profile import load_costs
+from penstock.engines.simulated.stages import Ledger, Stages
 from penstock.engines.simulated.timeline import Timeline
 from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock, VirtualCpu
 from penstock.errors import FlowError
@@ -183,18 +184,17 @@ class SimulatedBatchJob(LocalJob):
 
     def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
         clock, ledger = FakeClock(), Ledger()
-        self._clock, self._ledger = clock, ledger
+        self._clock = clock
         self._simulated = engine
         self._plan = make_plan(graph)
+        self._stages = Stages(self._plan, engine.machine, ledger, engine.parallelism or engine.cores)
         self._batches = MicroBatches(
-            self._plan,
-            engine.machine,
+            [node.name for node in graph.sources],
+            self._stages,
             clock,
-            ledger,
             Executors(engine.cores, engine.most_slots, engine.machine.executor_start_seconds),
             engine.trigger,
             engine.batch_rows,
-            engine.parallelism,
         )
         charging = engine.charging(lambda name: lambda python, released: ledger.spend(name, python + released))
         settings = replace(engine.settings, on_loop=charging.charge_loop, has_event_loop=False, replicas=1)
@@ -209,11 +209,11 @@ class SimulatedBatchJob(LocalJob):
             self._batches.on_end = steering.after_batch
 
     def metrics(self) -> Mapping[str, OperatorReport]:
-        return self._batches.charged(self._run.counts())
+        return self._stages.charged(self._run.counts())
 
     def rescale(self, name: str, replicas: int) -> None:
         """From the next batch on, run the stage of this operator in so many tasks."""
-        self._batches.tasks[rescaled_group(self._plan, name, replicas).number] = replicas
+        self._stages.tasks[rescaled_group(self._plan, name, replicas).number] = replicas
 
     @property
     def threads(self) -> int:
@@ -221,7 +221,9 @@ class SimulatedBatchJob(LocalJob):
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._batches.resize(count)
+        """As if the run had begun with so many; the executors for them come later."""
+        self._batches.set_slots(count)
+        self._stages.tasks.update(first_tasks(self._plan, self._simulated.parallelism or count))
 
     def _to_the_end(self) -> Report:
         self._run.quiet = self._batches
@@ -233,7 +235,7 @@ class SimulatedBatchJob(LocalJob):
             self._run.report(report.engine),
             operators=self.metrics(),
             batches=tuple(self._batches.batches),
-            simulation=Simulation(slots, min(1.0, self._batches.used_seconds / (elapsed * slots)), 0.0, {}),
+            simulation=Simulation(slots, min(1.0, self._stages.used_seconds / (elapsed * slots)), 0.0, {}),
         )
 
 

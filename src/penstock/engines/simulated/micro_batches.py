@@ -6,35 +6,14 @@ in each stage afterwards, and then the clock moves on. Sources pause between two
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.clock import FakeClock
 from penstock.engines.batch_meter import SlotSupply
-from penstock.engines.batch_tasks import first_tasks
-from penstock.engines.simulated.machine import Machine
-from penstock.engines.simulated.stages import GroupWork, stage_seconds
+from penstock.engines.simulated.stages import Stages
 from penstock.observe.report import BatchReport, OperatorReport
-from penstock.plan.groups import Group, Plan
 from penstock.runtime.end_cells import SourceCell
 from penstock.runtime.run import Run
-
-
-class Ledger:
-    """What each operator has spent, since it was last asked; spending takes no time."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = defaultdict(float)
-        self.total_by_operator: dict[str, float] = defaultdict(float)
-
-    def spend(self, operator: str, seconds: float) -> None:
-        self._seconds[operator] += seconds
-        self.total_by_operator[operator] += seconds
-
-    def settle(self) -> Mapping[str, float]:
-        settled, self._seconds = self._seconds, defaultdict(float)
-        return settled
 
 
 class Executors:
@@ -80,35 +59,24 @@ class MicroBatches:
 
     def __init__(
         self,
-        plan: Plan,
-        machine: Machine,
+        sources: Sequence[str],
+        stages: Stages,
         clock: FakeClock,
-        ledger: Ledger,
         executors: Executors,
         trigger_seconds: float,
         most_rows: int,
-        parallelism: int | None = None,
     ) -> None:
-        self._plan = plan
-        self._parallelism = parallelism
-        self.tasks = first_tasks(plan, parallelism or executors.slots(clock.now()))
-        """How many each group has from the next batch on."""
-        self._tasks_now = dict(self.tasks)
-        self._machine = machine
+        self._sources = sources
+        self._stages = stages
         self._clock = clock
-        self._ledger = ledger
         self._executors = executors
         self._trigger_seconds = trigger_seconds
         self.most_rows = most_rows
         """How many tuples a batch may read."""
-        self._sources = [node.name for node in plan.graph.sources]
         self._before = self._settled = 0
         """What sources had read when they last asked, and when the last batch was over."""
         self._began = 0.0
-        self._received: dict[str, int] = {}
         self._born: list[float] = []
-        self.used_seconds = 0.0
-        """Of all slots together."""
         self.batches: list[BatchReport] = []
         self.on_end: Callable[[float], None] = lambda seconds: None
         """Told when a batch is over how long it took."""
@@ -133,7 +101,7 @@ class MicroBatches:
         rows = self._read() - self._settled
         if not rows:
             return
-        seconds = self._seconds(run)
+        seconds = self._stages.seconds(run.counts(), self._executors.slots(self._began))
         self._clock.move_to(self._began + seconds)
         for born in self._born:
             self._note_latency(self._clock.now() - born)
@@ -141,27 +109,13 @@ class MicroBatches:
         self.on_end(seconds)
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
-        self._tasks_now = dict(self.tasks)
-
-    def _seconds(self, run: Run) -> float:
-        """The stages one after the other, with the tasks and slots that there were when the batch began."""
-        spent, counts = self._ledger.settle(), run.counts()
-        received = {name: count.received - self._received.get(name, 0) for name, count in counts.items()}
-        self._received = {name: count.received for name, count in counts.items()}
-        total, slots = self._machine.batch_seconds, self._executors.slots(self._began)
-        for level, groups in enumerate(self._plan.levels):
-            work = [self._work(group, spent, received) for group in groups]
-            total += stage_seconds(work, slots) + (self._machine.exchange_seconds if level else 0.0)
-            self.used_seconds += sum(one.seconds for one in work)
-        return total
-
-    def _work(self, group: Group, spent: Mapping[str, float], received: Mapping[str, int]) -> GroupWork:
-        seconds = sum(spent.get(node.name, 0.0) for node in group.nodes)
-        if group.level and group.nodes:
-            seconds += received[group.nodes[0].name] * self._machine.exchanged_tuple_seconds
-        return GroupWork(seconds, self._tasks_now[group.number])
+        self._stages.begin()
 
     # What can be changed between two batches, and what is told of them
+
+    @property
+    def tasks(self) -> dict[int, int]:
+        return self._stages.tasks
 
     def admit_rows(self, rows: int) -> None:
         self.most_rows = rows
@@ -173,21 +127,8 @@ class MicroBatches:
         self._executors.request(count, self._clock.now())
         return True
 
-    def resize(self, slots: int) -> None:
-        """As if the run had begun with so many slots: with as many tasks in each stage, where no number is given."""
-        self.set_slots(slots)
-        self.tasks.update(first_tasks(self._plan, self._parallelism or slots))
-
     def counts(self) -> Mapping[str, OperatorReport]:
-        return self.charged(self._run.counts())
-
-    def charged(self, counts: Mapping[str, OperatorReport]) -> dict[str, OperatorReport]:
-        """With their tasks, and what they would have spent: while they compute no time passes."""
-        spent, plan = self._ledger.total_by_operator, self._plan
-        return {
-            name: replace(one, busy_seconds=spent.get(name, 0.0), replicas=self.tasks[plan.group_of(name).number])
-            for name, one in counts.items()
-        }
+        return self._stages.charged(self._run.counts())
 
     def offered(self) -> float | None:
         counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
