@@ -108,7 +108,7 @@ class Predictive(Controller):
         self._drain_seconds = drain_seconds
         self._headroom = headroom
         self._rate = Forecast()
-        self._costs: dict[str, _Cost] = defaultdict(_Cost)
+        self._costs: dict[str, _TupleCost] = defaultdict(_TupleCost)
         self._shares = Shares()
         self._sized_for = 0.0
         """The rate for which there are as many replicas as there are."""
@@ -292,7 +292,7 @@ class Admitting(Controller):
         return [AdmitRows(before=batches.most_rows, after=fits, reason=reason)]
 
 
-class _Cost:
+class _TupleCost:
     """What a tuple costs an operator: an honest running estimate, and how it depends on the number of replicas."""
 
     def __init__(self) -> None:
