@@ -7,9 +7,9 @@ import pytest
 import penstock as ps
 from penstock.clock import FakeClock
 from penstock.engines.live_job import LiveJob
+from penstock.engines.live_meter import Gauge
 from penstock.engines.local import RealThreads
 from penstock.engines.options import RuntimeOptions
-from penstock.runtime.meter import Gauge
 from penstock.runtime.virtual import Shuffle, Virtual
 from tests.spark.flows import FLOWS, outputs
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, BackgroundJob
 from penstock.engines.live_engine import LiveEngine
+from penstock.engines.live_plant import steer
 from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.engines.platform import Platform
 from penstock.errors import FlowError
@@ -18,12 +18,10 @@ from penstock.observe.report import LeftBehind, OperatorReport, Report
 from penstock.runtime.background import Background
 from penstock.runtime.build import build_run
 from penstock.runtime.cells.functions import ChainCell
-from penstock.runtime.meter import Meter
 from penstock.runtime.policies import resolve_policy
 from penstock.runtime.pool import Pool
 from penstock.runtime.running.host import Host
-from penstock.runtime.steering import Steering
-from penstock.runtime.teams.making import rescale, rescale_group
+from penstock.runtime.teams.making import rescale
 
 _FLIGHT_SHARE = 0.25
 """Of the time between two checkpoints, to wait until everything is out; a little is always needed to keep all busy."""
@@ -47,7 +45,6 @@ class LiveJob(BackgroundJob):
         self._driver = platform.driver
         self._ends_at_once = False
         self._checkpoint = self._open_checkpoint = checkpoint
-        self._steering: Steering | None = None
         settings = replace(engine.settings, closes_at_end=at_end == "close", knows_changes=checkpoint is not None)
         try:
             graph = platform.charged(graph if checkpoint is None else checkpoint.graph)
@@ -67,16 +64,7 @@ class LiveJob(BackgroundJob):
     def _steer(self, engine: LiveEngine, clock: Clock) -> None:
         """Let threads, replicas and helpers find their own number."""
         if engine.elastic is not None and isinstance(self._driver, Pool):
-            self._meter = Meter(self._run, self._driver, self._platform.gauge(), engine.elastic)
-            self._steering = Steering(engine.elastic, clock.now, self._meter.read, self._apply, self._run.decisions)
-            self._driver.watch(engine.elastic.period, self._look)
-
-    def _look(self) -> None:
-        assert self._steering is not None
-        with self._run.users_code.called("a controller"):
-            has_looked = self._steering.look()
-        if has_looked and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
-            self._run.help_shares.be_prompt()
+            steer(self._run, self._driver, self._platform.gauge(), engine.elastic)
 
     def _ask_to_stop(self, drain: bool) -> None:
         self._ends_at_once = self._ends_at_once or not drain
@@ -129,28 +117,6 @@ class LiveJob(BackgroundJob):
         if count < 1:
             raise FlowError(f"a flow needs at least one thread, not {count}")
         self._driver.set_threads(count)
-
-    def _apply(self, change: Change, signals: Signals) -> bool:
-        """Do what a controller wants; whether that can be done."""
-        run = self._run
-        if change.what == "threads" and isinstance(self._driver, Pool):
-            self._driver.set_threads(int(change.after))
-            return True
-        if change.what == "replicas":
-            group = self._meter.group(change.operator)
-            rescale_group(run, group, int(change.after), self._guests(change.operator))
-            return True
-        if change.what == "helping":
-            helper, helped = change.operator.split(" > ")
-            run.help_shares.set_share(helper, helped, change.after)
-            rescale_group(run, self._meter.group(helped), signals.operators[helped].replicas, self._guests(helped))
-            return True
-        return False
-
-    def _guests(self, helped: str) -> int:
-        """As many places as there are workers that may come to help."""
-        helpers = [helper for (helper, name), share in self._run.help_shares.shares.items() if name == helped and share]
-        return sum(self._run.cell_of(helper).figures.most_workers for helper in helpers)
 
     @property
     def stuck(self) -> list[str]:

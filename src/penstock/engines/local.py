@@ -12,13 +12,13 @@ from penstock.elasticity.loop import Elastic
 from penstock.engines.base import AtEnd, Job
 from penstock.engines.live_engine import LiveEngine
 from penstock.engines.live_job import LiveJob
+from penstock.engines.live_meter import Gauge
 from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.engines.options import RuntimeOptions, Threading
 from penstock.engines.platform import Platform
 from penstock.flow.nodes import Graph
 from penstock.observe.machine import SystemCpu, available_cores
 from penstock.observe.report import Report
-from penstock.runtime.meter import Gauge
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.pool import Driver
 from penstock.runtime.ports import Port

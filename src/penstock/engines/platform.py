@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from penstock.clock import Clock
+from penstock.engines.live_meter import Gauge
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report
-from penstock.runtime.meter import Gauge
 from penstock.runtime.pool import Driver
 from penstock.runtime.run import Run
 from penstock.runtime.running.host import Host

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from penstock.clock import Clock
 from penstock.costs import Cost, Seconds
-from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, Job
-from penstock.engines.batch_meter import BatchEnd, BatchMeter
+from penstock.engines.batch_plant import BatchSteering
+from penstock.engines.batch_tasks import first_tasks, rescaled_group
 from penstock.engines.live_engine import LiveEngine
 from penstock.engines.live_job import LiveJob
 from penstock.engines.options import RuntimeOptions
@@ -21,11 +21,9 @@ from penstock.engines.simulated.platforms import VirtualBatches, VirtualCores
 from penstock.engines.simulated.profile import load_costs
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
-from penstock.observe.report import BatchReport, OperatorReport
+from penstock.observe.report import OperatorReport
 from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
-from penstock.runtime.cells.sources import SourceCell
-from penstock.runtime.steering import Steering
 
 Costs = Mapping[str, Cost | Seconds] | str | os.PathLike[str]
 _REFUSED = ("checkpoint", "clock", "driver")
@@ -98,6 +96,7 @@ class Simulated(LiveEngine):
         self.most_slots = (self.elastic.most_threads if self.elastic is not None else None) or cores
         self.trigger = trigger
         self.batch_rows = batch_rows
+        self.parallelism = options.get("replicas")
         self._companion_seconds = self.machine.pickle_seconds if workers == "processes" else None
 
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
@@ -137,80 +136,43 @@ class SimulatedBatchJob(LiveJob):
     def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
         self._simulated = engine
         self._plan = make_plan(graph)
-        self._tasks = {group.number: engine.cores for group in self._plan.groups}
         platform = VirtualBatches(
             engine.machine,
             self._plan,
             engine.cores,
+            engine.most_slots,
+            engine.parallelism or engine.cores,
             engine.charging,
             until=engine.seconds,
             trigger_seconds=engine.trigger,
             batch_rows=engine.batch_rows,
         )
-        self._clock, self._ledger = platform.clock, platform.ledger
-        self._executors, self._batches = platform.executors, platform.batches
+        self._stages, self._batches = platform.stages, platform.batches
         super().__init__(engine, graph, at_end, platform)
 
     def _steer(self, engine: LiveEngine, clock: Clock) -> None:
         """Not by the clock, but batch by batch."""
         if engine.elastic is not None:
-            elastic = engine.elastic.for_batches()
-            self._meter_batches = BatchMeter(self._plan, elastic)
-            self._steering = Steering(elastic, clock.now, self._never, self._apply, self._run.decisions)
-            self._batches.on_end = self._after_batch
+            elastic, decisions = engine.elastic.for_batches(), self._run.decisions
+            steering = BatchSteering(self._plan, elastic, self._batches, clock, self._simulated.trigger, decisions)
+            self._batches.on_end = steering.after_batch
 
-    def _never(self) -> Signals:
-        raise AssertionError("it is told when a batch is over")
+    def metrics(self) -> Mapping[str, OperatorReport]:
+        return self._stages.charged(self._run.counts())
 
-    def _after_batch(self, batch: BatchReport) -> None:
-        assert self._steering is not None
-        now, engine = self._clock.now(), self._simulated
-        slots = self._executors.slots(now)
-        end = BatchEnd(
-            time=now,
-            seconds=batch.seconds,
-            counts=self._charged_counts(),
-            tasks=self._tasks,
-            slots=slots,
-            least_slots=1,
-            most_slots=engine.most_slots,
-            slots_awaited=max(0, self._executors.requested - slots),
-            slots_each=1,
-            interval_seconds=engine.trigger,
-            most_rows=self._batches.most_rows,
-            offered=self._offered(),
-        )
-        self._steering.step(self._meter_batches.read(end))
-
-    def _charged_counts(self) -> dict[str, OperatorReport]:
-        """With what operators would have spent, for no time passes while they compute."""
-        spent = self._ledger.total_by_operator
-        return {name: replace(one, busy_seconds=spent.get(name, 0.0)) for name, one in self._run.counts().items()}
-
-    def _offered(self) -> float | None:
-        counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
-        return None if not counts or None in counts else sum(count for count in counts if count is not None)
-
-    def _apply(self, change: Change, signals: Signals) -> bool:
-        match change.what:
-            case "executors":
-                self._executors.request(int(change.after), self._clock.now())
-            case "replicas":
-                self._tasks[self._meter_batches.group(change.operator).number] = int(change.after)
-            case "rows":
-                self._batches.most_rows = min(int(change.after), self._simulated.batch_rows)
-                return self._batches.most_rows != change.before
-            case _:
-                return False
-        return True
+    def rescale(self, name: str, replicas: int) -> None:
+        """From the next batch on, run the stage of this operator in so many tasks."""
+        self._stages.tasks[rescaled_group(self._plan, name, replicas).number] = replicas
 
     @property
     def threads(self) -> int:
-        return self._executors.slots(self._clock.now())
+        return self._batches.slots().now
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._executors.request(count, self._clock.now())
+        """As if the run had begun with so many; the executors for them come later."""
+        self._batches.set_slots(count)
+        self._stages.tasks.update(first_tasks(self._plan, self._simulated.parallelism or count))
 
 
 def _costs(costs: Costs | None) -> dict[str, Cost]:

@@ -8,16 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.clock import Clock, FakeClock
+from penstock.engines.live_meter import Gauge
 from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.cooling import CoolingPort
 from penstock.engines.simulated.machine import Machine
-from penstock.engines.simulated.micro_batches import Executors, Ledger, MicroBatches
+from penstock.engines.simulated.micro_batches import Executors, MicroBatches
+from penstock.engines.simulated.stages import Ledger, Stages
 from penstock.engines.simulated.timeline import Timeline
 from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock, VirtualCpu
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import Plan
-from penstock.runtime.meter import Gauge
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run
 from penstock.runtime.running.host import Host
@@ -132,21 +133,25 @@ class VirtualBatches:
         machine: Machine,
         plan: Plan,
         slots: int,
+        most_slots: int,
+        tasks: int,
         charging: MakeCharging,
         until: float | None,
         trigger_seconds: float,
         batch_rows: int,
     ) -> None:
         self.clock = FakeClock()
-        self.ledger = Ledger()
-        self.executors = Executors(slots, machine.executor_start_seconds)
-        self.batches = MicroBatches(plan, machine, self.clock, self.ledger, self.executors, trigger_seconds, batch_rows)
+        self._ledger = Ledger()
+        self.stages = Stages(plan, machine, self._ledger, tasks)
+        executors = Executors(slots, most_slots, machine.executor_start_seconds)
+        sources = [node.name for node in plan.graph.sources]
+        self.batches = MicroBatches(sources, self.stages, self.clock, executors, trigger_seconds, batch_rows)
         self.driver = Virtual(1, self.clock, Instantly(), until=until)
         self._charging = charging(self._spender, lambda _: math.inf)
         self._slots = slots
 
     def _spender(self, operator: str) -> Spend:
-        return lambda python, released: self.ledger.spend(operator, python + released)
+        return lambda python, released: self._ledger.spend(operator, python + released)
 
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, on_loop=self._charging.charge_loop, has_event_loop=False, replicas=1)
@@ -165,10 +170,11 @@ class VirtualBatches:
 
     def report(self, run: Run, engine: str) -> Report:
         self.batches.take(run.registry)
-        slots = self.executors.slots(self.clock.now())
+        slots = self.batches.slots().now
         elapsed = max(self.clock.now(), 1e-12)
         return replace(
             run.report(engine),
+            operators=self.batches.counts(),
             batches=tuple(self.batches.batches),
-            simulation=Simulation(slots, min(1.0, self.batches.used_seconds / (elapsed * slots)), 0.0, {}),
+            simulation=Simulation(slots, min(1.0, self.stages.used_seconds / (elapsed * slots)), 0.0, {}),
         )
