@@ -29,7 +29,7 @@ from penstock.runtime.quiescence import Part
 _LOOK_SECONDS = 1.0
 
 
-class Program:
+class LoadedProgram:
     """A graph between an inlet and outlets that are named by the ports of the cell they stand for."""
 
     def __init__(self, graph: Graph) -> None:
@@ -66,12 +66,12 @@ class Program:
         return Answer(given, counts, portable(failure))
 
 
-def _answered(programs: dict[int, Program], packet: Packet) -> Packet:
+def _answered(programs: dict[int, LoadedProgram], packet: Packet) -> Packet:
     """What came of a chunk; or why nobody knows: it can't be read, or what came of it can't be written."""
     try:
         number, graph, values = unpacked(packet)
         if graph is not None:
-            programs[number] = Program(pickle.loads(graph))
+            programs[number] = LoadedProgram(pickle.loads(graph))
         return packed(programs[number].run(values))
     except BaseException as error:
         return packed(Answer((), {}, portable(error), is_of_chunk=True))
@@ -104,7 +104,7 @@ def main() -> None:
     _hold(lifeline, parent)
     faulthandler.enable(words, all_threads=False)
     faulthandler.register(signal.SIGUSR1, words, all_threads=False)
-    programs: dict[int, Program] = {}
+    programs: dict[int, LoadedProgram] = {}
     try:
         sys.path[:] = unpacked(receive(reads))
         while True:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from penstock.flow.nodes import Node
 
 
-class Claims(Protocol):
+class Claimable(Protocol):
     """How a worker gets into a cell."""
 
     def claim(self, from_list: bool = False) -> bool: ...
@@ -48,7 +48,7 @@ class Neighbour(Protocol):
     def is_source(self) -> bool: ...
 
     @property
-    def turn(self) -> Claims: ...
+    def turn(self) -> Claimable: ...
 
     @property
     def figures(self) -> Passing: ...

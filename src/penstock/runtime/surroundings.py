@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell
 
 
-class ReadyList(Protocol):
+class Announcing(Protocol):
     """Where cells that have something to do are listed."""
 
     def add(self, cell: Cell) -> None: ...
@@ -78,7 +78,7 @@ class Surroundings(Succession, Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def scheduler(self) -> ReadyList: ...
+    def scheduler(self) -> Announcing: ...
 
     @property
     def shares(self) -> Shares: ...
