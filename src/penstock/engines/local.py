@@ -13,6 +13,7 @@ from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.errors import FlowError
+from penstock.flow.checks import checked_folder
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.machine import SystemCpu, available_cores
@@ -144,7 +145,9 @@ class Local(Engine):
         )
         self.clock = clock or SystemClock()
         self._driver = driver
-        self.checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+        self.checkpoint = (
+            None if checkpoint is None else checked_folder(f"engine {self.name!r}: checkpoint=", checkpoint)
+        )
         self.checkpoint_seconds = checkpoint_seconds
 
     def _elastic(self, elastic: Elastic | bool | None, by_default: bool) -> Elastic | None:
