@@ -483,4 +483,4 @@ def test_nothing_piles_up_where_every_operator_has_its_own_thread():
     flow.read(ps.sources.items(range(3000))).map(str).write(ps.sinks.null())
     job = flow.start(ps.engines.Local(threading="dedicated", queue_size=2))
     job.wait(timeout=60)
-    assert len(job._run.scheduler._ready) == 0
+    assert job._run.scheduler.is_empty

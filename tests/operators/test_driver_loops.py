@@ -277,6 +277,62 @@ def test_emitting_to_a_port_that_is_not_there(engine):
         outputs(engine, add(Wrong()), [1])
 
 
+class Specified(ps.Operator):
+    """Waits for what it is told to, once, when tuples are there already."""
+
+    inputs = 2
+
+    def __init__(self, how, spec):
+        self.how, self.spec = how, spec
+
+    async def process(self, ctx):
+        await ctx.wait_all()
+        spec = {ctx.inputs[port] if at else port: count for (port, at), count in self.spec.items()}
+        await getattr(ctx, self.how)(spec)
+        await ctx.emit("went on")
+
+
+BY_NUMBER, ITSELF = False, True
+
+
+@pytest.mark.parametrize("how", ["wait_all", "wait_any"])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({(2, BY_NUMBER): 1}, "'waiting' has 2 inputs, so there is no port 2 to wait for"),
+        ({(-1, BY_NUMBER): 1}, "'waiting' has 2 inputs, so there is no port -1 to wait for"),
+        ({(0, ITSELF): 1, (7, BY_NUMBER): 1}, "'waiting' has 2 inputs, so there is no port 7 to wait for"),
+        ({(0, ITSELF): -1}, "input 0 of 'waiting' can't be waited for with a count of -1"),
+        ({(1, BY_NUMBER): -2}, "input 1 of 'waiting' can't be waited for with a count of -2"),
+        ({(0, ITSELF): 1, (1, ITSELF): -1}, "input 1 of 'waiting' can't be waited for with a count of -1"),
+    ],
+)
+def test_waiting_for_what_cannot_be_says_so(engine, how, spec, message):
+    if isinstance(engine, ps.engines.Spark) and (how == "wait_any" or (2, BY_NUMBER) not in spec):
+        pytest.skip("one of them is enough: the code is the same, and a job takes seconds")
+    with pytest.raises(ps.OperatorError, match=message):
+        outputs(engine, add(Specified(how, spec), name="waiting"), [1, 2, 3], [1, 2, 3])
+
+
+@pytest.mark.parametrize("how", ["wait_all", "wait_any"])
+def test_nothing_to_wait_for_is_there_at_once(engine, how):
+    if isinstance(engine, ps.engines.Spark):
+        pytest.skip("a job takes seconds")
+    build = add(Specified(how, {(0, ITSELF): 0, (1, BY_NUMBER): 0}))
+    assert outputs(engine, build, [1, 2, 3], [1, 2, 3]) == ["went on"]
+
+
+@pytest.mark.parametrize("port", [-1, 1, 3])
+def test_emitting_many_to_a_port_that_is_not_there(port):
+    class Wrong(ps.Operator):
+        async def process(self, ctx):
+            await ctx.emit_many([1, 2], port=port)
+
+    for engine in ps.engines.Sequential(), ps.engines.Local(threads=1), ps.engines.Local(record_arrivals=True):
+        with pytest.raises(ps.OperatorError, match=f"'Wrong' has 1 outputs, so there is no port {port}"):
+            outputs(engine, add(Wrong()), [1])
+
+
 def test_replicas_have_their_own_copy_of_self(engine):
     class Remembers(ps.Operator):
         def __init__(self):

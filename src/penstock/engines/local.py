@@ -60,7 +60,8 @@ class Local(Engine):
     tuples; where a flow forks and rejoins they may grow to `queue_limit`. A driver loop is preempted after `quantum`
     seconds, unless its policy lets it go on; a function is given about `slice_seconds` of work at once. With
     `threads="auto"`, threads and replicas find their own number, as `elastic` says; a number that you
-    give stays as it is.
+    give stays as it is. Keys fall into so many `buckets`, by their hash or as `partitioner` says, which the replicas of
+    an operator share out.
     """
 
     name = "local"

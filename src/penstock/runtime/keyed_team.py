@@ -419,14 +419,14 @@ class KeyedTeam(Team):
 
     def _partitioned(self, key: Any) -> int:
         assert self._partitioner is not None
-        try:
-            return index(self._partitioner(key)) % self._bucket_count
-        except BaseException as error:
-            self._misplaced = PolicyError(
-                f"partitioner= failed on key {short_repr(key)} of operator {self.name!r}: {describe_exception(error)}"
-            )
-            self._misplaced.__cause__ = error
-            return 0
+        if self._misplaced is None:
+            try:
+                return index(self._partitioner(key)) % self._bucket_count
+            except BaseException as error:
+                on = f"key {short_repr(key)} of operator {self.name!r}"
+                self._misplaced = PolicyError(f"partitioner= failed on {on}: {describe_exception(error)}")
+                self._misplaced.__cause__ = error
+        return 0
 
     def _check_placed(self) -> None:
         """A tuple in another bucket than that of its state would begin another state: end the run instead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from penstock.errors import FlowError
 from penstock.runtime.views import OperatorView, PortView
@@ -216,6 +216,12 @@ def resolve_policy(policy: str | SchedulingPolicy) -> SchedulingPolicy:
     'max-queue'
     """
     if isinstance(policy, SchedulingPolicy):
+        known = get_args(PriorityChanges)
+        if policy.priority_changes not in known:
+            raise FlowError(
+                f"policy {policy_name(policy)!r}: priority_changes is one of {', '.join(map(repr, known))}, "
+                f"not {policy.priority_changes!r}"
+            )
         return policy
     if policy not in POLICIES:
         raise FlowError(
