@@ -22,7 +22,7 @@ ROOMS = {
     "connectors": {"clock", "errors", "rates", "schema"},
     "operators": {"errors", "ordering", "schema"},
     "elasticity": {"errors"},
-    "runtime": {"clock", "connectors", "elasticity", "errors", "flow", "observe", "operators", "ordering"},
+    "runtime": {"clock", "connectors", "errors", "flow", "observe", "operators", "ordering"},
     "flow": {"connectors", "errors", "operators", "schema"},
     "observe": set(),
     "plan": {"flow", "operators"},

@@ -40,18 +40,18 @@ def overhead(seconds: float) -> None:
 
 def spark_overhead() -> None:
     """Batches of 20,000 rows through two exchanges; the time from a batch's end to what was decided."""
-    from penstock.engines.spark.steering import SparkSteering
+    from penstock.engines.batch_plant import BatchSteering
 
     print("\nWhat measuring and deciding costs on Spark: share of a batch")
     spent: list[float] = []
-    measured = SparkSteering.after_batch
+    measured = BatchSteering.after_batch
 
-    def timed(self: Any, seconds: float, interval_seconds: float) -> None:
+    def timed(self: Any, seconds: float) -> None:
         began = time.perf_counter()
-        measured(self, seconds, interval_seconds)
+        measured(self, seconds)
         spent.append((time.perf_counter() - began) / seconds)
 
-    SparkSteering.after_batch = timed  # type: ignore[method-assign]
+    BatchSteering.after_batch = timed  # type: ignore[method-assign]
     flow = ps.Flow("batches")
     numbers = flow.read(ps.sources.generate(lambda n: n, count=600_000))
     numbers.key_by(lambda n: n % 1000).count().write(ps.sinks.null())

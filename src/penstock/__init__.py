@@ -13,8 +13,9 @@
 from penstock import costs, engines, rates, sinks, sources, spark, windows
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
+from penstock.elasticity.changes import Change
 from penstock.elasticity.loop import Elastic
-from penstock.elasticity.signals import Change, Controller, Signals
+from penstock.elasticity.signals import Controller, Signals
 from penstock.errors import (
     CheckpointError,
     ConservationError,

@@ -3,7 +3,7 @@
 import pytest
 
 import penstock as ps
-from penstock.elasticity.loop import Loop
+from penstock.elasticity.loop import Arbiter
 from penstock.elasticity.signals import OperatorSignals, Signals
 
 
@@ -28,7 +28,7 @@ def signals(**others):
 
 def started(elastic):
     """A loop that has seen the period in which queues fill."""
-    loop = Loop(elastic)
+    loop = Arbiter(elastic)
     assert loop.step(signals()) == ("", [])  # whatever anybody wants
     return loop
 

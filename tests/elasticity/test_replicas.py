@@ -264,6 +264,41 @@ def test_stages_one_after_another_share_their_slots():
     ]  # and a stage with 20 ms of work has one task
 
 
+def in_batches(rate, slots, tasks, **others):
+    """A stage of 10 ms a tuple, in batches of two seconds without a fixed part."""
+    return flow(
+        source(int(2 * rate)),
+        operator("op", int(2 * rate), 0.01, replicas=tasks),
+        seconds=2.0,
+        offered_rate=rate,
+        threads=slots,
+        batches=Batches(interval_seconds=2.0, fixed_seconds=0.0, rows=int(2 * rate)),
+        **others,
+    )
+
+
+def test_tasks_wait_for_the_executors_that_were_asked_for():
+    """Otherwise stages would get the tasks that present executors can run, and then again those for all."""
+    controller = Predictive(grace=1)
+    changes = controller.decide(in_batches(400.0, slots=1, tasks=1))
+    assert [(change.what, change.after) for change in changes] == [("executors", 4), ("replicas", 4)]
+    assert controller.decide(in_batches(400.0, slots=1, tasks=4, stuck_threads=3)) == []
+    assert controller.decide(in_batches(400.0, slots=4, tasks=4)) == []
+
+
+def test_a_stage_has_no_more_tasks_than_slots():
+    """Seven equal tasks on six slots take as long as twelve."""
+    changes = Predictive(grace=1).decide(in_batches(100.0, slots=6, tasks=7, least_threads=6))
+    assert [(change.what, change.after) for change in changes] == [("replicas", 6)]
+
+
+def test_slots_that_are_hardly_too_many_stay():
+    """Work for 3.95 slots: five are one too many, but four would have no room for a batch that is a little larger."""
+    controller = Predictive(grace=1)
+    for _ in range(5):
+        assert controller.decide(in_batches(395.0, slots=5, tasks=5)) == []
+
+
 # C-Stream, algorithm 9
 
 

@@ -26,6 +26,36 @@ def test_stages_with_little_to_do_have_one_task():
     assert report.operators["seen"].replicas == 1
 
 
+class Looks(ps.Controller):
+    """Decides nothing, and keeps what it was shown."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def see(self, signals):
+        self.seen.append(signals)
+
+    def decide(self, signals):
+        self.seen.append(signals)
+        return []
+
+
+def test_an_operator_may_be_called_sources():
+    """Its figures are its own, and what comes in is told all the same."""
+    looks, flow = Looks(), ps.Flow("named")
+    numbers = flow.read(ps.sources.items(range(600)), name="in").map(lambda n: n + 1, name="sources")
+    numbers.write(ps.sinks.null(), name="out")
+    flow.run(ps.engines.Spark(rows_per_batch=300, elastic=ps.Elastic(replicas=looks)))
+    assert sum(signals.operators["in"].emitted for signals in looks.seen) == 600
+    for signals in looks.seen:
+        assert [one.name for one in signals.operators.values() if one.is_source] == ["in"]
+        assert signals.operators["sources"].received == signals.batches.rows
+        assert signals.operators["sources"].busy_seconds > 0
+
+
 def test_a_master_without_executors_says_so():
     report, _ = run(ps.engines.Spark(rows_per_batch=1500, elastic=ps.Elastic(most_threads=8)))
     (told,) = [one for one in report.decisions if one.controller == "executors"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.elasticity.signals import Change, Controller, OperatorSignals, Signals
+from penstock.elasticity.changes import Change, SetReplicas
+from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 CONGESTED = 0.01
 _PAYS = 0.03
@@ -47,13 +48,13 @@ class Bottleneck(Controller):
             self._try = _Try(found.name, found.replicas, signals.throughput)
             kind = "waits more than it works" if found.cpu_share < 0.5 else "is the bottleneck"
             reason = f"its input is full {found.full_share:.0%} of the time and its output is not: it {kind}"
-            return [Change("replicas", found.name, found.replicas, found.replicas + 1, reason)]
+            return [_replicas(found, found.replicas + 1, reason)]
         return self._fewer(signals)
 
     def detect(self, signals: Signals) -> OperatorSignals | None:
         """Algorithm 9. Its ratio is an average over replicas: ours have one input, and one figure."""
         if signals.utilisation > _ALL_BUSY and not signals.has_thread_each:
-            return None  # there is nobody to work in one more
+            return None  # no thread has time to work in one more
         for one in signals.operators.values():
             most = min(one.most_replicas, self._left_alone.get(one.name, one.most_replicas))
             if (
@@ -76,7 +77,7 @@ class Bottleneck(Controller):
             return []
         self._left_alone[one.name] = tried.before
         reason = f"{signals.throughput:,.0f} tuples/s is no more than {tried.throughput:,.0f} without it"
-        return [Change("replicas", one.name, one.replicas, tried.before, reason)]
+        return [_replicas(one, tried.before, reason)]
 
     def _fewer(self, signals: Signals) -> Sequence[Change]:
         for one in signals.operators.values():
@@ -87,5 +88,9 @@ class Bottleneck(Controller):
                 self._idle[one.name] = 0
                 self._left_alone.pop(one.name, None)
                 reason = f"{one.replicas} replicas have had work for {needed:.1f}"
-                return [Change("replicas", one.name, one.replicas, one.replicas - 1, reason)]
+                return [_replicas(one, one.replicas - 1, reason)]
         return []
+
+
+def _replicas(one: OperatorSignals, after: int, reason: str) -> SetReplicas:
+    return SetReplicas(one.name, before=one.replicas, after=after, reason=reason)

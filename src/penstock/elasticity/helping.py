@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.elasticity.signals import Change, Controller, OperatorSignals, Signals
+from penstock.elasticity.changes import SetHelping
+from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _STEP = 0.2
 _CONGESTED = 0.05
@@ -27,7 +28,7 @@ class Helping(Controller):
         self._relieved: dict[str, int] = {}
         """For how many periods an operator has had next to nothing waiting."""
 
-    def decide(self, signals: Signals) -> Sequence[Change]:
+    def decide(self, signals: Signals) -> Sequence[SetHelping]:
         changes = []
         for helped in signals.operators.values():
             is_relieved = not helped.full_share and helped.queue_share < _RELIEVED
@@ -38,7 +39,7 @@ class Helping(Controller):
                     changes.append(change)
         return changes
 
-    def _of_pair(self, helper: OperatorSignals, helped: OperatorSignals) -> Change | None:
+    def _of_pair(self, helper: OperatorSignals, helped: OperatorSignals) -> SetHelping | None:
         pair = (helper.name, helped.name)
         ratio = self._ratios.get(pair, 0.0)
         asks = helped.can_be_helped and helped.full_share >= _CONGESTED
@@ -63,4 +64,4 @@ class Helping(Controller):
         if after == ratio:
             return None
         self._ratios[pair] = after
-        return Change("helping", f"{helper.name} > {helped.name}", round(ratio, 4), round(after, 4), reason)
+        return SetHelping(*pair, before=round(ratio, 4), after=round(after, 4), reason=reason)

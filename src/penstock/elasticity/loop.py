@@ -1,7 +1,7 @@
 """The one loop of every engine: signals, controllers, changes; one at a time, in an order that is always the same.
 
-First bounds, then the GIL's veto, replicas (tasks and executors), threads, admission, helping. After a change one
-period is not shown to anybody: it is neither before nor after.
+First bounds, then the GIL's veto, replicas (tasks and executors), threads, admission, helping. In the period after a
+change nothing is decided: it is neither before nor after.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.elasticity.bottleneck import Bottleneck
+from penstock.elasticity.changes import Change, SetReplicas, SetThreads
 from penstock.elasticity.helping import Helping
 from penstock.elasticity.predictive import Admitting, Predictive
-from penstock.elasticity.signals import Change, Controller, Signals
+from penstock.elasticity.signals import Controller, Signals
 from penstock.elasticity.threads import Figure7, Trend, Utilisation
 from penstock.errors import FlowError, PolicyError, describe_exception, short_repr
 
@@ -62,7 +63,7 @@ class Elastic:
                 raise FlowError(f"elastic: 1 <= least_{option} <= most_{option} must hold, not {least}, {most}")
 
     def for_batches(self) -> Elastic:
-        """On an engine that runs stage after stage: threads are its slots, and nobody idles beside a busy stage."""
+        """On an engine that runs stage after stage: threads are its slots, and none idles beside a busy stage."""
         return replace(self, threads="fixed", helping=False)
 
     def controllers(self) -> list[Controller]:
@@ -90,7 +91,7 @@ def _own_copy(controller: Controller) -> Controller:
         ) from error
 
 
-class Loop:
+class Arbiter:
     """Asks the controllers, and lets one of them have its way."""
 
     def __init__(self, elastic: Elastic) -> None:
@@ -127,16 +128,16 @@ class Loop:
             return False
         one = signals.operators.get(change.operator)
         computes = one is not None and one.cpu_share > 0.5 and not one.has_own_process
-        return change.what == "threads" or (change.what == "replicas" and computes)
+        return isinstance(change, SetThreads) or (isinstance(change, SetReplicas) and computes)
 
     def _asked(self, signals: Signals) -> Sequence[tuple[str, Sequence[Change]]]:
-        """In the order of precedence. All are asked, because all remember; who comes first wins."""
+        """In the order of precedence. All are asked, because all remember; the first that wants something wins."""
         found: list[tuple[str, Sequence[Change]]] = [("bounds", self._bounded(signals)), ("gil", self._veto(signals))]
         return found + [(one.name, self._called(one, one.decide, signals)) for one in self._controllers]
 
     @staticmethod
     def _called(controller: Controller, call: Callable[[Signals], Any], signals: Signals) -> Sequence[Change]:
-        """What a controller wants; `PolicyError` for whatever it raises or returns instead."""
+        """What a controller wants; `PolicyError` for anything that it raises or returns instead."""
         try:
             changes = tuple(call(signals) or ())
             if strange := [change for change in changes if not isinstance(change, Change)]:
@@ -147,16 +148,17 @@ class Loop:
             raise PolicyError(f"controller {name!r} failed: {describe_exception(error)}") from error
 
     def _bounded(self, signals: Signals) -> Sequence[Change]:
-        changes = []
+        changes: list[Change] = []
         within = min(max(signals.threads, signals.least_threads), signals.most_threads)
         if self._decides_threads and within != signals.threads:
             bounds = f"between {signals.least_threads} and {signals.most_threads}"
-            changes.append(Change("threads", "", signals.threads, within, f"threads are to be {bounds}"))
+            changes.append(SetThreads(before=signals.threads, after=within, reason=f"threads are to be {bounds}"))
         for one in signals.operators.values():
             within = min(max(one.replicas, one.least_replicas), one.most_replicas)
             if self._decides_replicas and within != one.replicas and not one.is_source:
                 bounds = f"between {one.least_replicas} and {one.most_replicas}"
-                changes.append(Change("replicas", one.name, one.replicas, within, f"replicas are to be {bounds}"))
+                reason = f"replicas are to be {bounds}"
+                changes.append(SetReplicas(one.name, before=one.replicas, after=within, reason=reason))
         return changes
 
     def _veto(self, signals: Signals) -> Sequence[Change]:
@@ -172,4 +174,4 @@ class Loop:
         )
         # It is tried again later, for the load may change; each time after twice as long.
         self._gil_periods, self._gil_patience = self._gil_patience, 2 * self._gil_patience
-        return [Change("threads", "", signals.threads, signals.least_threads, reason)]
+        return [SetThreads(before=signals.threads, after=signals.least_threads, reason=reason)]

@@ -13,8 +13,9 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.elasticity.changes import AdmitRows, Change, SetExecutors, SetReplicas
 from penstock.elasticity.forecast import Forecast
-from penstock.elasticity.signals import Change, Controller, OperatorSignals, Signals
+from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _FADING = 0.7
 _SLACK = 0.05
@@ -107,7 +108,7 @@ class Predictive(Controller):
         self._drain_seconds = drain_seconds
         self._headroom = headroom
         self._rate = Forecast()
-        self._costs: dict[str, _Cost] = defaultdict(_Cost)
+        self._costs: dict[str, _TupleCost] = defaultdict(_TupleCost)
         self._shares = Shares()
         self._sized_for = 0.0
         """The rate for which there are as many replicas as there are."""
@@ -124,7 +125,7 @@ class Predictive(Controller):
         reason = self._reason(signals, rate)
         has_gone = rate * _DEAD_BAND + _CLEARLY_LESS * self._rate.noise < self._sized_for
         at_most = self.demands(signals, rate + self._rate.noise)
-        changes = []
+        changes: list[Change] = []
         for name, demand in demands.items():
             one = signals.operators[name]
             wanted = self._wanted(signals, one, demand)
@@ -132,7 +133,7 @@ class Predictive(Controller):
             settled = self._settled(one, wanted, enough, at_once=has_gone)
             if settled != one.replicas:
                 busy = f"{demand.cores:.2f} replicas' work ({demand.seconds_per_tuple * 1e6:,.0f} µs each)"
-                changes.append(Change("replicas", name, one.replicas, settled, f"{reason} {busy}"))
+                changes.append(SetReplicas(name, before=one.replicas, after=settled, reason=f"{reason} {busy}"))
         if changes:
             self._sized_for = rate
         return changes
@@ -231,28 +232,37 @@ class Predictive(Controller):
         batches = signals.batches
         assert batches is not None
         interval, slots = batches.interval_seconds, signals.threads
-        changes = []
-        if interval > batches.fixed_seconds and not signals.stuck_threads:
+        changes: list[Change] = []
+        if signals.stuck_threads:
+            return changes  # executors that were asked for have not come, and stages have tasks for them
+        if interval > batches.fixed_seconds:
             work = sum(demand.cores for demand in demands.values())  # seconds of work a second
             room = interval - batches.fixed_seconds
-            wanted = max(1, math.ceil(work * interval / room - _SLACK))
-            wanted = math.ceil(wanted / batches.slots_each) * batches.slots_each
-            wanted = min(max(wanted, signals.least_threads), signals.most_threads)
-            settled = self._settled(OperatorSignals("", replicas=slots), wanted, wanted)
+            wanted, roomy = (
+                self._slots(signals, batches.slots_each, count)
+                for count in (work * interval / room - _SLACK, work * interval / room * _DEAD_BAND)
+            )
+            settled = self._settled(OperatorSignals("", replicas=slots), wanted, roomy)
             if settled != slots:
                 reason = f"{work:.2f} seconds of work come in a second, and a batch has {room:.2f} of {interval:g} s"
-                changes.append(Change("executors", "", slots, settled, reason))
+                changes.append(SetExecutors(before=slots, after=settled, reason=reason))
             slots = settled
         for name, demand in demands.items():
             one = signals.operators[name]
             seconds = demand.cores * interval if interval else one.busy_seconds
             tasks = max(1, min(slots, math.ceil(seconds / _TASK_SECONDS)))
-            tasks = min(max(tasks, one.least_replicas), one.most_replicas)
-            settled = self._settled(one, tasks, tasks)
+            # More tasks than slots would take turns, and the last of them would have most slots for themselves.
+            settled = min(self._settled(one, tasks, tasks), slots)
+            settled = min(max(settled, one.least_replicas), one.most_replicas)
             if settled != one.replicas:
                 reason = f"{seconds:.2f} s of work in a batch, on {slots} slots"
-                changes.append(Change("replicas", name, one.replicas, settled, reason))
+                changes.append(SetReplicas(name, before=one.replicas, after=settled, reason=reason))
         return changes
+
+    def _slots(self, signals: Signals, each: int, count: float) -> int:
+        """Whole executors, within bounds."""
+        slots = math.ceil(max(1, math.ceil(count)) / each) * each
+        return min(max(slots, signals.least_threads), signals.most_threads)
 
 
 class Admitting(Controller):
@@ -279,10 +289,10 @@ class Admitting(Controller):
         reason = (
             f"{room:.2f} s of a batch on {signals.threads} slots hold so many at {self._seconds_per_row * 1e6:,.1f} µs"
         )
-        return [Change("rows", "", batches.most_rows, fits, reason)]
+        return [AdmitRows(before=batches.most_rows, after=fits, reason=reason)]
 
 
-class _Cost:
+class _TupleCost:
     """What a tuple costs an operator: an honest running estimate, and how it depends on the number of replicas."""
 
     def __init__(self) -> None:

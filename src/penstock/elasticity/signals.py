@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+
+from penstock.elasticity.changes import Change
 
 _ONE_CORE = 0.6
 """What threads that fight for the GIL use at least, where neighbours take a good part of a core."""
@@ -30,7 +31,7 @@ class OperatorSignals:
     """Tuples that wait here at the end of the period."""
     queue_capacity: int = 1
     full_share: float = 0.0
-    """The share of the period in which whoever writes to it found no room."""
+    """The share of the period in which those that write to it found no room."""
     replicas: int = 1
     least_replicas: int = 1
     most_replicas: int = 1
@@ -88,7 +89,7 @@ class Signals:
     cores_used: float = 0.0
     """By this process, on average over the period."""
     system_cpu: float = 0.0
-    """The share of all cores that anybody used."""
+    """The share of all cores that was used, by this process and others."""
     has_gil: bool = False
     gil_seconds: float = 0.0
     """How long threads have waited for the GIL where that is no part of how long they were busy."""
@@ -119,7 +120,7 @@ class Signals:
     def is_gil_bound(self) -> bool:
         """Whether threads want more than a core, and get one, though there is another: what they run holds the GIL."""
         if not self.has_gil or (1 - self.system_cpu) * self.cores < _IDLE_CORES:
-            return False  # who has taken the other cores may well be somebody else
+            return False  # another process may well have taken the other cores
         inside = sum(one.busy_seconds for one in self.operators.values() if not one.has_own_process)
         has_one_core = _ONE_CORE < self.cores_used < 1.15  # with less than that they wait for something else
         return inside + self.gil_seconds > 1.3 * self.seconds and has_one_core and self.cores > 1
@@ -145,21 +146,6 @@ class Signals:
 
     def output_full_share(self, name: str) -> float:
         return max((one.full_share for one in self.readers(name)), default=0.0)
-
-
-What = Literal["threads", "replicas", "helping", "executors", "rows"]
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a controller wants: of what, to what, and why in one sentence."""
-
-    what: What
-    operator: str
-    """Whose; for helping `helper > helped`, for the whole flow empty."""
-    before: float
-    after: float
-    reason: str
 
 
 class Controller(ABC):

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.elasticity.signals import Change, Controller, Signals
+from penstock.elasticity.changes import Change, SetThreads
+from penstock.elasticity.signals import Controller, Signals
 
 SENSITIVITY = 0.05
 MOST_SYSTEM_CPU = 0.8
@@ -291,4 +292,4 @@ class Trend(Figure7):
 
 
 def _threads(before: int, after: int, reason: str) -> Change:
-    return Change("threads", "", before, after, reason)
+    return SetThreads(before=before, after=after, reason=reason)

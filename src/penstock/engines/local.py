@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
 from penstock.elasticity.loop import Elastic
-from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
+from penstock.engines.live_meter import Gauge
+from penstock.engines.live_plant import steer
 from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.errors import FlowError
 from penstock.flow.checks import checked_folder
@@ -25,13 +26,11 @@ from penstock.runtime.background import Background
 from penstock.runtime.build import build_cells, fused_groups
 from penstock.runtime.flight import Flight
 from penstock.runtime.function_cells import ChainCell
-from penstock.runtime.meter import Gauge, Meter
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.pool import Driver, Pool
 from penstock.runtime.ports import Port
-from penstock.runtime.run import PROMPT_SECONDS, Run, Settings
-from penstock.runtime.steering import Steering
-from penstock.runtime.teams import rescale, rescale_group
+from penstock.runtime.run import Run, Settings
+from penstock.runtime.teams import rescale
 from penstock.runtime.threads import Threads
 
 _REORDER: Mapping[str, Callable[[int, Downstream], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
@@ -193,7 +192,6 @@ class LocalJob(BackgroundJob):
         self._driver = driver
         self._ends_at_once = False
         self._checkpoint: LocalCheckpoint | None = None
-        self._steering: Steering | None = None
         if engine.checkpoint is not None:
             self._checkpoint = LocalCheckpoint(engine.checkpoint, graph, engine.clock, engine.checkpoint_seconds)
             graph = self._checkpoint.graph
@@ -215,17 +213,7 @@ class LocalJob(BackgroundJob):
     def _steer(self, engine: Local, clock: Clock) -> None:
         """Let threads, replicas and helpers find their own number."""
         if engine.elastic is not None and isinstance(self._driver, Pool):
-            self._meter = Meter(self._run, self._driver, self._gauge(engine, clock), engine.elastic)
-            self._steering = Steering(engine.elastic, clock.now, self._meter.read, self._apply, self._run.decisions)
-            self._driver.watch(engine.elastic.period, self._look)
-
-    def _look(self) -> None:
-        assert self._steering is not None
-        with self._run.called("a controller"):
-            has_looked = self._steering.look()
-        if has_looked and self._engine.elastic is not None and self._engine.elastic.threads != "fixed":
-            # From now on somebody sees to it that nobody fights for a GIL.
-            self._run.help_seconds = PROMPT_SECONDS
+            steer(self._run, self._driver, self._gauge(engine, clock), engine.elastic)
 
     def _ask_to_stop(self, drain: bool) -> None:
         self._ends_at_once = self._ends_at_once or not drain
@@ -278,29 +266,6 @@ class LocalJob(BackgroundJob):
         if count < 1:
             raise FlowError(f"a flow needs at least one thread, not {count}")
         self._driver.set_threads(count)
-
-    def _apply(self, change: Change, signals: Signals) -> bool:
-        """Do what a controller wants; whether that can be done."""
-        run = self._run
-        if change.what == "threads" and isinstance(self._driver, Pool):
-            self._driver.set_threads(int(change.after))
-            return True
-        if change.what == "replicas":
-            group = self._meter.group(change.operator)
-            rescale_group(run, group, int(change.after), self._guests(change.operator))
-            return True
-        if change.what == "helping":
-            helper, helped = change.operator.split(" > ")
-            run.help_shares = {**run.help_shares, (helper, helped): change.after}
-            run.is_helping = any(run.help_shares.values()) or run.settings.help_share > 0
-            rescale_group(run, self._meter.group(helped), signals.operators[helped].replicas, self._guests(helped))
-            return True
-        return False
-
-    def _guests(self, helped: str) -> int:
-        """As many places as there are workers that may come to help."""
-        helpers = [helper for (helper, name), share in self._run.help_shares.items() if name == helped and share]
-        return sum(self._run.cell_of(helper).most_workers for helper in helpers)
 
     @property
     def stuck(self) -> list[str]:

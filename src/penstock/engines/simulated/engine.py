@@ -9,27 +9,26 @@ from typing import Any, Literal
 
 from penstock.clock import Clock, FakeClock
 from penstock.costs import Cost, Seconds
-from penstock.elasticity.signals import Change, Signals
 from penstock.engines.base import AtEnd, Job
-from penstock.engines.batch_meter import BatchEnd, BatchMeter
+from penstock.engines.batch_plant import BatchSteering
+from penstock.engines.batch_tasks import first_tasks, rescaled_group
+from penstock.engines.live_meter import Gauge
 from penstock.engines.local import Local, LocalJob
 from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.cooling import CoolingPort
 from penstock.engines.simulated.machine import Machine
-from penstock.engines.simulated.micro_batches import Executors, Ledger, MicroBatches
+from penstock.engines.simulated.micro_batches import Executors, MicroBatches
 from penstock.engines.simulated.profile import load_costs
+from penstock.engines.simulated.stages import Ledger, Stages
 from penstock.engines.simulated.timeline import Timeline
 from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock, VirtualCpu
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
-from penstock.observe.report import BatchReport, OperatorReport, Report, Simulation
+from penstock.observe.report import OperatorReport, Report, Simulation
 from penstock.plan.groups import make_plan
 from penstock.rates import Rate, constant
-from penstock.runtime.end_cells import SourceCell
-from penstock.runtime.meter import Gauge
 from penstock.runtime.ports import Port
 from penstock.runtime.slots import Slots
-from penstock.runtime.steering import Steering
 from penstock.runtime.virtual import Virtual
 
 Costs = Mapping[str, Cost | Seconds] | str | os.PathLike[str]
@@ -96,6 +95,7 @@ class Simulated(Local):
         self.most_slots = (self.elastic.most_threads if self.elastic is not None else None) or cores
         self.trigger = trigger
         self.batch_rows = batch_rows
+        self.parallelism = options.get("replicas")
         self._companion_seconds = None
         if workers == "processes":
             self._companion_seconds = self.machine.pickle_seconds
@@ -184,17 +184,15 @@ class SimulatedBatchJob(LocalJob):
 
     def __init__(self, engine: Simulated, graph: Graph, at_end: AtEnd) -> None:
         clock, ledger = FakeClock(), Ledger()
-        self._clock, self._ledger = clock, ledger
+        self._clock = clock
         self._simulated = engine
         self._plan = make_plan(graph)
-        self._tasks = {group.number: engine.cores for group in self._plan.groups}
-        self._executors = Executors(engine.cores, engine.machine.executor_start_seconds)
+        self._stages = Stages(self._plan, engine.machine, ledger, engine.parallelism or engine.cores)
         self._batches = MicroBatches(
-            self._plan,
-            engine.machine,
+            [node.name for node in graph.sources],
+            self._stages,
             clock,
-            ledger,
-            self._executors,
+            Executors(engine.cores, engine.most_slots, engine.machine.executor_start_seconds),
             engine.trigger,
             engine.batch_rows,
         )
@@ -206,74 +204,38 @@ class SimulatedBatchJob(LocalJob):
     def _steer(self, engine: Local, clock: Clock) -> None:
         """Not by the clock, but batch by batch."""
         if engine.elastic is not None:
-            elastic = engine.elastic.for_batches()
-            self._meter_batches = BatchMeter(self._plan, elastic)
-            self._steering = Steering(elastic, clock.now, self._never, self._apply, self._run.decisions)
-            self._batches.on_end = self._after_batch
+            elastic, decisions = engine.elastic.for_batches(), self._run.decisions
+            steering = BatchSteering(self._plan, elastic, self._batches, clock, self._simulated.trigger, decisions)
+            self._batches.on_end = steering.after_batch
 
-    def _never(self) -> Signals:
-        raise AssertionError("it is told when a batch is over")
+    def metrics(self) -> Mapping[str, OperatorReport]:
+        return self._stages.charged(self._run.counts())
 
-    def _after_batch(self, batch: BatchReport) -> None:
-        assert self._steering is not None
-        now, engine = self._clock.now(), self._simulated
-        slots = self._executors.slots(now)
-        end = BatchEnd(
-            time=now,
-            seconds=batch.seconds,
-            counts=self._charged_counts(),
-            tasks=self._tasks,
-            slots=slots,
-            least_slots=1,
-            most_slots=engine.most_slots,
-            slots_awaited=max(0, self._executors.requested - slots),
-            slots_each=1,
-            interval_seconds=engine.trigger,
-            most_rows=self._batches.most_rows,
-            offered=self._offered(),
-        )
-        self._steering.step(self._meter_batches.read(end))
-
-    def _charged_counts(self) -> dict[str, OperatorReport]:
-        """With what operators would have spent, for no time passes while they compute."""
-        spent = self._ledger.total_by_operator
-        return {name: replace(one, busy_seconds=spent.get(name, 0.0)) for name, one in self._run.counts().items()}
-
-    def _offered(self) -> float | None:
-        counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
-        return None if not counts or None in counts else sum(count for count in counts if count is not None)
-
-    def _apply(self, change: Change, signals: Signals) -> bool:
-        match change.what:
-            case "executors":
-                self._executors.request(int(change.after), self._clock.now())
-            case "replicas":
-                self._tasks[self._meter_batches.group(change.operator).number] = int(change.after)
-            case "rows":
-                self._batches.most_rows = min(int(change.after), self._simulated.batch_rows)
-                return self._batches.most_rows != change.before
-            case _:
-                return False
-        return True
+    def rescale(self, name: str, replicas: int) -> None:
+        """From the next batch on, run the stage of this operator in so many tasks."""
+        self._stages.tasks[rescaled_group(self._plan, name, replicas).number] = replicas
 
     @property
     def threads(self) -> int:
-        return self._executors.slots(self._clock.now())
+        return self._batches.slots().now
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._executors.request(count, self._clock.now())
+        """As if the run had begun with so many; the executors for them come later."""
+        self._batches.set_slots(count)
+        self._stages.tasks.update(first_tasks(self._plan, self._simulated.parallelism or count))
 
     def _to_the_end(self) -> Report:
         self._run.quiet = self._batches
         report = super()._to_the_end()
         self._batches.take(self._run)
-        slots = self._executors.slots(self._clock.now())
+        slots = self.threads
         elapsed = max(self._clock.now(), 1e-12)
         return replace(
             self._run.report(report.engine),
+            operators=self.metrics(),
             batches=tuple(self._batches.batches),
-            simulation=Simulation(slots, min(1.0, self._batches.used_seconds / (elapsed * slots)), 0.0, {}),
+            simulation=Simulation(slots, min(1.0, self._stages.used_seconds / (elapsed * slots)), 0.0, {}),
         )
 
 

@@ -1,41 +1,25 @@
 """Simulated micro-batches: what the Spark engine would make of a flow, stage by stage.
 
-While a batch is computed no time passes; what it would have taken is worked out from its plan afterwards, and then the
-clock moves on. Sources pause between two batches, as they do for a checkpoint.
+While a batch is computed no time passes; what it would have taken is worked out from its plan and the number of tasks
+in each stage afterwards, and then the clock moves on. Sources pause between two batches, as they do for a checkpoint.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.clock import FakeClock
-from penstock.engines.simulated.machine import Machine
-from penstock.observe.report import BatchReport
-from penstock.plan.groups import Plan, Spread
+from penstock.engines.batch_meter import SlotSupply
+from penstock.engines.simulated.stages import Stages
+from penstock.observe.report import BatchReport, OperatorReport
+from penstock.runtime.end_cells import SourceCell
 from penstock.runtime.run import Run
-
-
-class Ledger:
-    """What has been spent by whom, since it was last asked; spending takes no time."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = defaultdict(float)
-        self.total_by_operator: dict[str, float] = defaultdict(float)
-
-    def spend(self, operator: str, seconds: float) -> None:
-        self._seconds[operator] += seconds
-        self.total_by_operator[operator] += seconds
-
-    def settle(self) -> Mapping[str, float]:
-        settled, self._seconds = self._seconds, defaultdict(float)
-        return settled
 
 
 class Executors:
     """How many tasks can run at once; more of them come some time after they are asked for.
 
-    >>> executors = Executors(2, start_seconds=6.0)
+    >>> executors = Executors(2, most=8, start_seconds=6.0)
     >>> executors.request(4, now=10.0)
     >>> executors.slots(15.0), executors.slots(16.0)
     (2, 4)
@@ -44,14 +28,11 @@ class Executors:
     1
     """
 
-    def __init__(self, slots: int, start_seconds: float) -> None:
+    def __init__(self, slots: int, most: int, start_seconds: float) -> None:
         self._slots = slots
+        self._most = most
         self._start_seconds = start_seconds
         self._requested = (slots, 0.0)
-
-    @property
-    def requested(self) -> int:
-        return self._requested[0]
 
     def request(self, slots: int, now: float) -> None:
         """Fewer at once, more when they have started."""
@@ -64,40 +45,41 @@ class Executors:
             self._slots = slots
         return self._slots
 
+    def supply(self, now: float) -> SlotSupply:
+        """What there is, what may be asked for, and what was."""
+        slots, (requested, _) = self.slots(now), self._requested
+        return SlotSupply(slots, least=1, most=self._most, awaited=max(0, requested - slots))
+
 
 class MicroBatches:
-    """Pauses the sources, waits until all that they have read is out, and says how long that has taken."""
+    """Pauses the sources, waits until all that they have read is out, and says how long that has taken.
+
+    Between two batches tasks, slots and what a batch reads can be changed, as on Spark.
+    """
 
     def __init__(
         self,
-        plan: Plan,
-        machine: Machine,
+        sources: Sequence[str],
+        stages: Stages,
         clock: FakeClock,
-        ledger: Ledger,
         executors: Executors,
         trigger_seconds: float,
         most_rows: int,
     ) -> None:
-        self._levels = [
-            [(group.spread, [node.name for node in group.nodes]) for group in groups] for groups in plan.levels
-        ]
-        self._machine = machine
+        self._sources = sources
+        self._stages = stages
         self._clock = clock
-        self._ledger = ledger
         self._executors = executors
         self._trigger_seconds = trigger_seconds
         self.most_rows = most_rows
-        self._sources = [node.name for node in plan.graph.sources]
+        """How many tuples a batch may read."""
         self._before = self._settled = 0
         """What sources had read when they last asked, and when the last batch was over."""
         self._began = 0.0
-        self._received: dict[str, int] = {}
         self._born: list[float] = []
-        self.used_seconds = 0.0
-        """Of all slots together."""
         self.batches: list[BatchReport] = []
-        self.on_end: Callable[[BatchReport], None] | None = None
-        """Told when a batch is over."""
+        self.on_end: Callable[[float], None] = lambda seconds: None
+        """Told when a batch is over how long it took."""
 
     def opened(self, run: Run) -> None:
         self._run = run
@@ -121,31 +103,36 @@ class MicroBatches:
         rows = self._read() - self._settled
         if not rows:
             return
-        seconds = self._seconds(run, self._executors.slots(self._began))
+        seconds = self._stages.seconds(run.counts(), self._executors.slots(self._began))
         self._clock.move_to(self._began + seconds)
         for born in self._born:
             self._note_latency(self._clock.now() - born)
             self._note_processing(seconds)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
-        if self.on_end is not None:
-            self.on_end(self.batches[-1])
+        self.on_end(seconds)
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
+        self._stages.begin()
 
-    def _seconds(self, run: Run, slots: int) -> float:
-        """Levels one after the other; in each, a group of one task can't use more than one slot."""
-        spent, counts = self._ledger.settle(), run.counts()
-        received = {name: count.received - self._received.get(name, 0) for name, count in counts.items()}
-        self._received = {name: count.received for name, count in counts.items()}
-        total = self._machine.batch_seconds
-        for level, groups in enumerate(self._levels):
-            work = [(spread, sum(spent.get(name, 0.0) for name in names)) for spread, names in groups]
-            shared = sum(seconds for _, seconds in work)
-            if level:
-                rows = sum(received[names[0]] for _, names in groups if names)
-                total += self._machine.exchange_seconds
-                shared += rows * self._machine.exchanged_tuple_seconds
-            narrow = [seconds for spread, seconds in work if spread is Spread.ONE]
-            total += max([shared / slots, *narrow])
-            self.used_seconds += shared
-        return total
+    # What can be changed between two batches, and what is told of them
+
+    @property
+    def tasks(self) -> dict[int, int]:
+        return self._stages.tasks
+
+    def admit_rows(self, rows: int) -> None:
+        self.most_rows = rows
+
+    def slots(self) -> SlotSupply:
+        return self._executors.supply(self._clock.now())
+
+    def set_slots(self, count: int) -> bool:
+        self._executors.request(count, self._clock.now())
+        return True
+
+    def counts(self) -> Mapping[str, OperatorReport]:
+        return self._stages.charged(self._run.counts())
+
+    def offered(self) -> float | None:
+        counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
+        return None if not counts or None in counts else sum(count for count in counts if count is not None)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.connectors.spark_words import text_of
+from penstock.engines.batch_tasks import first_tasks
 from penstock.engines.durable.checkpoint import BATCHES, Checkpoint
 from penstock.engines.durable.commits import Commits
 from penstock.engines.durable.publish import outputs_of
@@ -27,7 +28,7 @@ from penstock.engines.spark.tasks import run_level
 from penstock.errors import PenstockError, describe_exception
 from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
-from penstock.plan.groups import Group, Plan, Spread
+from penstock.plan.groups import Plan
 from penstock.runtime.portable import revived
 
 _MOST_RERUNS = 3
@@ -59,7 +60,7 @@ class BatchRunner:
         self._checkpoint = checkpoint
         self._commits = commits
         self._counts = {node.name: OperatorReport() for node in plan.graph.nodes}
-        self.tasks = {group.number: tasks_of(group, parallelism) for group in plan.groups}
+        self.tasks = first_tasks(plan, parallelism)
         """How many tasks each group has from the next batch on."""
         self.rows = 0
         """How many tuples the last batch has read."""
@@ -223,13 +224,6 @@ class BatchRunner:
                         failed=before.failed + failed,
                         late=before.late + late,
                     )
-
-
-def tasks_of(group: Group, parallelism: int) -> int:
-    """How many tasks a group begins with: what the flow says, or as many as there are cores."""
-    if group.spread is Spread.ONE:
-        return 1
-    return max([node.replicas for node in group.nodes if node.replicas], default=parallelism)
 
 
 def _stages_on_spark(spark: Any, levels: Sequence[Level], partitions: Sequence[int], busy_seconds: Any) -> Any:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.connectors.spark_cluster import is_stopped
@@ -15,6 +15,8 @@ from penstock.connectors.spark_session import await_executors, log_hint, session
 from penstock.connectors.spark_words import reason_of
 from penstock.elasticity.loop import Elastic
 from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
+from penstock.engines.batch_plant import BatchSteering
+from penstock.engines.batch_tasks import rescaled_group
 from penstock.engines.spark.query_end import QueryFailed, QueryStopped, told_elsewhere
 from penstock.errors import FlowError, PenstockError, cut
 from penstock.flow.checks import checked_folder
@@ -22,16 +24,12 @@ from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.journal import Decision
 from penstock.observe.report import BatchReport, Latency, OperatorReport, Report
-from penstock.plan.groups import Spread, make_plan
+from penstock.plan.groups import make_plan
 from penstock.runtime.background import Background, StopSignal
-
-if TYPE_CHECKING:
-    from penstock.engines.spark.steering import SparkSteering
 
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 0.05
 _STOP_SECONDS = 60.0
-_MOST_TASKS = 1024
 _KEPT_BATCHES = 1000
 
 
@@ -115,7 +113,7 @@ class SparkJob(BackgroundJob):
         self._has_ended = False
         self._history: deque[BatchReport] = deque(maxlen=_KEPT_BATCHES)
         self._decisions: list[Decision] = []
-        self._steering: SparkSteering | None = None
+        self._steering: BatchSteering | None = None
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
     def _ask_to_stop(self, drain: bool) -> None:
@@ -134,15 +132,7 @@ class SparkJob(BackgroundJob):
 
     def rescale(self, name: str, replicas: int) -> None:
         """From the next batch on, run the stage of this operator in so many tasks."""
-        if isinstance(replicas, bool) or not isinstance(replicas, int) or not 1 <= replicas <= _MOST_TASKS:
-            raise FlowError(f"replicas are a number from 1 to {_MOST_TASKS}, not {replicas!r}")
-        if all(node.name != name for node in self._graph.nodes):
-            raise FlowError(f"flow {self._graph.flow!r} has no operator {name!r}")
-        group = self._plan.group_of(name)
-        if group.spread is Spread.ONE and replicas > 1:
-            raise FlowError(
-                f"operator {name!r} sees all tuples in one sequence, so its stage has one task, not {replicas}"
-            )
+        group = rescaled_group(self._plan, name, replicas)
         self._wanted[group.number] = replicas
         if self._runner is not None:
             self._runner.tasks.update(self._wanted)
@@ -200,11 +190,7 @@ class SparkJob(BackgroundJob):
         self._runner = BatchRunner(self._plan, checkpoint, commits, spark, parallelism)
         self._runner.tasks.update(self._wanted)
         if engine.elastic is not None:
-            from penstock.engines.spark.steering import SparkSteering
-
-            self._steering = SparkSteering(
-                self._plan, engine.elastic, engine.clock, spark, self._runner, admission, self._decisions
-            )
+            self._steering = self._steer(engine.elastic, spark, admission)
         if admission.next is None and not self._admit(admission) and admission.has_ended:
             return
         # Spark's simplest source, a row for each batch: there is always a next one, and it waits in `_run_batch` until
@@ -229,6 +215,20 @@ class SparkJob(BackgroundJob):
             self._close_callback()
         if not self._is_over:
             self._fail(query.exception() or RuntimeError("the query has stopped"))
+
+    def _steer(self, elastic: Elastic, spark: Any, admission: Any) -> BatchSteering:
+        """Let tasks, executors and what a batch reads find their own number."""
+        from penstock.engines.spark.adjustable import AdjustableSpark
+        from penstock.engines.spark.executors import SparkExecutors
+
+        engine = self._engine
+        adjustable = AdjustableSpark(engine.clock, SparkExecutors(spark), self._runner, admission)
+        slots = adjustable.slots().now
+        if adjustable.why_fixed is not None and (elastic.most_threads or 0) > slots:
+            reason = f"there can't be more executors: {adjustable.why_fixed}"
+            self._decisions.append(Decision(0.0, "executors", "", slots, slots, reason, is_applied=False))
+        interval = engine.trigger_seconds
+        return BatchSteering(self._plan, elastic, adjustable, engine.clock, interval, self._decisions)
 
     @property
     def _is_over(self) -> bool:
@@ -283,7 +283,7 @@ class SparkJob(BackgroundJob):
         seconds = clock.now() - began
         self._history.append(BatchReport(admitted.number, seconds, self._runner.rows, self._left))
         if self._steering is not None and self._runner.rows:
-            self._steering.after_batch(seconds, self._engine.trigger_seconds)
+            self._steering.after_batch(seconds)
         return True
 
     def _admit_next(self, admission: Any) -> bool:

@@ -18,7 +18,7 @@ from penstock.runtime.team import Team
 from penstock.runtime.teams import scalable, why_alone
 
 _MOST_THREADS = 64
-"""Where they wait for something else than cores, and nobody says how many there may be."""
+"""Where they wait for something else than cores, and no bound is given."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Meter:
         return port.full_seconds + (self._run.clock.now() - since if since is not None else 0.0)
 
     def _sent(self, cell: Cell) -> dict[str, int]:
-        """By who writes to it: tuples for it that were made there, also those that wait for others to be in order."""
+        """By the operator that writes to it: tuples made for it there, also those that wait to be in order."""
         sent: dict[str, int] = {}
         for port in cell.inputs:
             first = _groups(port.writer)[-1][0].name
@@ -196,12 +196,12 @@ def _groups(cell: Cell) -> list[list[Node]]:
 
 
 def _since(total: float, before: float) -> float:
-    """What has been added; whoever has taken another's place begins at nothing."""
+    """What has been added; a cell that has taken another's place begins at nothing."""
     return total - before if total >= before else total
 
 
 def _part(writer: Cell, port: Port) -> float:
-    """How much of what somebody emits goes to one of its readers."""
+    """How much of what a cell emits goes to one of its readers."""
     firsts = [targets[0] for targets in writer.outputs[: writer.nodes[-1].outputs] if targets]
     if len(firsts) == 1 and port in writer.outputs[0]:
         return 1.0
