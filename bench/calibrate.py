@@ -338,6 +338,7 @@ def figures(repeats: int) -> Machine:
         context_switch_seconds=context_switch_seconds(),
         # A lock that is held for a handful of operations, each about as long as taking it.
         ready_list_seconds=5 * lock,
+        port_seconds=10 * lock,
         worklist_seconds=15 * lock,
         reorder_seconds=15 * lock,
         pickle_seconds=pickle_seconds(),

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.clock import FakeClock
 from penstock.engines.simulated.machine import Machine
+from penstock.engines.simulated.profile import costs_of
 from penstock.plan.groups import make_plan
 from penstock.runtime.policies import POLICIES
 from penstock.runtime.slots import Slots
@@ -150,11 +152,132 @@ def test_more_threads_than_cores_gain_nothing():
     assert "a core" in report.simulation.waited_seconds
 
 
-def test_who_shares_a_reorder_buffer_waits_for_it():
+@pytest.mark.parametrize("kind", ["ring", "lock"])
+def test_who_adds_to_a_reorder_buffer_waits_for_it_where_it_has_a_lock(kind):
     machine = replace(IDEAL, give_seconds=1e-6, reorder_seconds=0.001)
-    report = chain(range(4000), "a", replicas=50).run(simulated(50, {"a": 0.001}, machine=machine, queue_size=100))
-    assert report.simulation.waited_seconds["the reorder buffer of a"] > 0.1
-    assert report.elapsed_seconds > 4000 / 50 * 0.001 * 2
+    engine = simulated(50, {"a": 0.001}, machine=machine, queue_size=100, reorder=kind)
+    report = chain(range(4000), "a", replicas=50).run(engine)
+    waited = report.simulation.waited_seconds.get("the reorder buffer of a", 0.0)
+    if kind == "lock":
+        assert waited > 0.1
+        assert report.elapsed_seconds > 4000 / 50 * 0.001 * 2
+    else:
+        assert waited == 0.0
+        assert report.elapsed_seconds < 4000 / 50 * 0.001 * 2
+
+
+def test_who_adds_to_a_reorder_buffer_with_a_lock_waits_for_the_one_that_sends():
+    """Each of 100 units takes 10 ms to send: others add to the ring meanwhile, and can't to the other one."""
+
+    def run(kind):
+        flow = chain(range(100), "a", replicas=4)
+        machine = replace(IDEAL, give_seconds=0.01)
+        return flow.run(simulated(4, {"a": 0.02}, machine=machine, queue_size=2, reorder=kind))
+
+    ring, lock = run("ring"), run("lock")
+    assert "the reorder buffer of a" not in ring.simulation.waited_seconds
+    assert lock.simulation.waited_seconds["the reorder buffer of a"] > 0.05
+    assert lock.elapsed_seconds > ring.elapsed_seconds
+
+
+@pytest.mark.parametrize("threading", ["dynamic", "dedicated"])
+def test_those_that_write_for_one_reader_wait_for_each_other(threading):
+    """Eight functions, a worker for each, and one operator that all of them hand their tuples to."""
+    flow = ps.Flow("meeting")
+    first, *others = (
+        flow.read(ps.sources.items(range(50)), name=f"in {n}").map(lambda x: x, name=f"work {n}") for n in range(8)
+    )
+    first.merge(*others, name="all").write(ps.sinks.null(), name="out")
+
+    def run(port_seconds):
+        machine = replace(IDEAL, port_seconds=port_seconds)
+        costs = {f"work {n}": 0.01 for n in range(8)}
+        return flow.run(simulated(20, costs, machine=machine, queue_size=4, threading=threading, elastic=False))
+
+    free, held = run(0.0), run(0.005)
+    assert not free.simulation.waited_seconds
+    assert held.simulation.waited_seconds["the queue of all"] > 0.1
+    assert held.elapsed_seconds > free.elapsed_seconds
+    # It takes a chunk of two tuples at the most to get there, and one to be taken: no more than that at a time.
+    assert held.elapsed_seconds > 400 / 4 * 0.005
+
+
+@pytest.mark.parametrize("threading", ["dynamic", "dedicated"])
+def test_who_writes_for_a_sink_that_takes_waits_for_it_and_the_other_way_round(threading):
+    machine = replace(IDEAL, port_seconds=0.001)
+    engine = simulated(3, {"a": 0.002, "out": 0.002}, machine=machine, queue_size=4, threading=threading, elastic=False)
+    report = chain(range(100), "a").run(engine)
+    assert report.simulation.waited_seconds["the queue of out"] > 0.001
+
+
+def test_workers_with_an_operator_of_their_own_share_no_list_of_ready_ones():
+    def waited(threading):
+        flow = ps.Flow("apart")
+        for n in range(8):
+            numbers = flow.read(ps.sources.items(range(50)), name=f"in {n}").map(lambda x: x, name=f"work {n}")
+            numbers.write(ps.sinks.null(), name=f"out {n}")
+        machine = replace(IDEAL, ready_list_seconds=0.001)
+        costs = {f"work {n}": 0.001 for n in range(8)}
+        report = flow.run(simulated(24, costs, machine=machine, queue_size=2, threading=threading, elastic=False))
+        return report.simulation.waited_seconds.get("the list of ready operators", 0.0)
+
+    assert waited("dynamic") > 0.1
+    assert waited("dedicated") == 0.0
+
+
+@pytest.mark.parametrize(("queue_size", "most_seconds"), [(16_384, 0.001), (16, 16 * 16e-6)])
+def test_a_source_reads_a_chunk_of_work_at_a_time_and_what_its_readers_can_take(tmp_path, queue_size, most_seconds):
+    flow = chain(range(20_000), "a")
+    engine = simulated(1, {"in": 16e-6, "a": 1e-6}, queue_size=queue_size, timeline=tmp_path / "t.json")
+    report = flow.run(engine)
+    spells = [duration for _, name, _, duration in schedule(tmp_path / "t.json") if name == "in"]
+    assert max(spells) <= most_seconds + 16e-6
+    assert sum(spells) == pytest.approx(20_000 * 16e-6)
+    assert report.operators["in"].emitted == report.operators["out"].received == 20_000
+    assert report.operators["in"].busy_seconds == pytest.approx(20_000 * 16e-6)
+
+
+def test_a_source_that_is_cut_and_held_back_gives_all_it_has():
+    kept = ps.sinks.collect()
+    report = chain(range(500), "a", sink=kept).run(simulated(2, {"in": 0.004}, input_rate=1000, queue_size=3))
+    assert kept.items == list(range(500))
+    assert report.elapsed_seconds == pytest.approx(2.0, rel=0.01)
+
+
+# Profiles
+
+
+class Machinery(FakeClock):
+    """A clock on which functions sleep and work."""
+
+    def __init__(self):
+        super().__init__()
+        self.worked_seconds = 0.0
+
+    def work(self, seconds):
+        self.sleep(seconds)
+        self.worked_seconds += seconds
+
+    def thread_cpu(self):
+        return self.worked_seconds
+
+    process_cpu = thread_cpu
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_who_sleeps_is_known_to_need_no_gil(fuse, replicas):
+    clock = Machinery()
+    flow = ps.Flow("profiled")
+    stream = flow.read(ps.sources.items(range(200)), name="in")
+    stream = stream.inspect(lambda x: clock.sleep(0.03), name="sleeps", replicas=replicas)
+    stream = stream.inspect(lambda x: clock.work(0.01), name="works", replicas=replicas)
+    stream.map(lambda x: x, name="nothing", replicas=replicas).write(ps.sinks.null(), name="out")
+    costs = costs_of(flow.run(ps.engines.Local(threads=1, clock=clock, fuse=fuse)))
+    assert costs["sleeps"].seconds == pytest.approx(0.03, rel=0.05)
+    assert costs["sleeps"].released == pytest.approx(1.0, abs=0.05)
+    assert costs["works"].seconds == pytest.approx(0.01, rel=0.05)
+    assert costs["works"].released == costs["in"].released == costs["out"].released == 0.0
 
 
 # Time

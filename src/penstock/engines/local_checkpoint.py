@@ -44,7 +44,7 @@ class LocalCheckpoint:
     def __init__(self, root: str, graph: Graph, clock: Clock, seconds: float) -> None:
         _check(graph)
         self._clock = clock
-        self._seconds = seconds
+        self.seconds = seconds
         self._sums = SinkSums()
         self._checkpoint = Checkpoint(root, graph, "local", _BUCKETS)
         with ExitStack() as undoing:
@@ -115,7 +115,7 @@ class LocalCheckpoint:
         paused = self._clock.now() - began
         rows = sum(output.rows for staged in outputs.values() for output in staged)
         self.reports.append(BatchReport(batch, paused, rows, {}))
-        self._next_at = self._clock.now() + interval_seconds(self._seconds, paused)
+        self._next_at = self._clock.now() + interval_seconds(self.seconds, paused)
 
     def _states(self) -> TaskStates:
         manifests = self._checkpoint.manifests

@@ -42,18 +42,6 @@ def checked_name(what: str, name: object) -> str:
     return name
 
 
-def checked_folder(what: str, path: object) -> str:
-    """The path of a directory as text.
-
-    >>> checked_folder("engine 'local': checkpoint=", "state/clicks")
-    'state/clicks'
-    """
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text.strip() or "\0" in text:
-        raise FlowError(f"{what} is the path of a directory, not {path!r}")
-    return text
-
-
 def name_of(fn: object, otherwise: str) -> str:
     """What to call an operator when the user gave no name: after its function, or after the method that made it.
 

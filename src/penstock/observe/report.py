@@ -39,6 +39,9 @@ class OperatorReport:
     """The share of the time that it could not go on because a reader's queue was full."""
     held: Held | None = None
     """Which of its units holds up the others, at the moment."""
+    cpu_seconds: float | None = None
+    """For how many of its busy seconds it used a core, to the ticks in which systems count that; `None` where the
+    engine can't tell."""
 
 
 @dataclass(frozen=True)

@@ -470,6 +470,7 @@ class Cell(ABC):
                 counts.busy_seconds,
                 failed=counts.failed,
                 late=counts.late,
+                cpu_seconds=self.cpu_seconds,
                 queue_length=sum(map(len, self.inputs)) if name == self.name else 0,
                 write_blocked_ratio=self.run.share_of_time(self.blocked_seconds)
                 if name == self.nodes[-1].name

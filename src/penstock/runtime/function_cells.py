@@ -72,6 +72,8 @@ class ChainCell(FunctionCell):
     def _use(self, parts: Sequence[Part]) -> None:
         self._chain = compile_chain(self.nodes, parts)
         self._shares = [1 / len(self.nodes)] * len(self.nodes)
+        self._waits = [0.0] * len(self.nodes)
+        """How long each has run without a core where they were measured one by one."""
         self._busy_seconds = sum(counters.busy_seconds for counters in self.counters.values())
         # Totals of whole loops; what they mean for each operator is worked out when somebody asks.
         self._received = self._emitted = 0
@@ -174,13 +176,14 @@ class ChainCell(FunctionCell):
         for place, (node, step) in enumerate(zip(self.nodes, self._chain.steps, strict=True)):
             (values,) = outputs
             outputs = [[] for _ in range(node.outputs)]
-            started = self.run.clock.now()
+            started, cpu_before = self.run.clock.now(), self.run.clock.thread_cpu()
             try:
                 step(values, outputs, partial(self._fail_alone, place), [])
             except Failed as failed:
                 # What it let through came before: a later operator may fail on that, and is then the first to fail.
                 failure = failed
             seconds[place] = self.run.clock.now() - started
+            self._waits[place] += seconds[place] - (self.run.clock.thread_cpu() - cpu_before)
             counters = self.counters[node.name]
             counters.received += len(values)
             counters.emitted += sum(map(len, outputs))
@@ -203,6 +206,15 @@ class ChainCell(FunctionCell):
             counts.append((counters.received + received, counters.emitted + emitted, self._busy_seconds * share))
         return counts
 
+    def _cpu_seconds(self, busy: Sequence[float]) -> list[float]:
+        """How long each operator has used a core: all of the time, less its share of what the loop has waited."""
+        waited = sum(busy) * max(0.0, 1 - self.cpu_seconds / self.total_seconds) if self.total_seconds else 0.0
+        weights = [max(0.0, wait) for wait in self._waits]
+        if not any(weights):
+            weights = list(busy)
+        whole = sum(weights) or 1.0
+        return [max(0.0, seconds - waited * weight / whole) for seconds, weight in zip(busy, weights, strict=True)]
+
     def _fail(self, place: int, value: Any, error: BaseException) -> None:
         self._failures[place] += 1
         self.failed(self.nodes[place], value, error, self._born)
@@ -218,10 +230,12 @@ class ChainCell(FunctionCell):
         return received + self._received, emitted + self._emitted
 
     def reports(self) -> dict[str, OperatorReport]:
+        counts = self._counts()
+        cpu = self._cpu_seconds([busy_seconds for _, _, busy_seconds in counts])
         return {
-            name: replace(report, received=received, emitted=emitted, busy_seconds=busy_seconds)
-            for (name, report), (received, emitted, busy_seconds) in zip(
-                super().reports().items(), self._counts(), strict=True
+            name: replace(report, received=received, emitted=emitted, busy_seconds=busy_seconds, cpu_seconds=seconds)
+            for (name, report), (received, emitted, busy_seconds), seconds in zip(
+                super().reports().items(), counts, cpu, strict=True
             )
         }
 

@@ -366,6 +366,7 @@ class Team(Cell):
                 received=sum(one[name].received for one in done if name in one),
                 emitted=sum(one[name].emitted for one in done if name in one),
                 busy_seconds=sum(one[name].busy_seconds for one in done if name in one),
+                cpu_seconds=sum(one[name].cpu_seconds or 0.0 for one in done if name in one),
                 failed=sum(one[name].failed for one in done if name in one),
                 late=sum(one[name].late for one in done if name in one),
                 replicas=self.wanted,

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 
 from penstock.connectors.source import OnChange
 from penstock.errors import FlowError, SourceError
-from penstock.flow.checks import checked_folder
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]+)://(?P<host>[^/]*)(?P<rest>.*)", re.DOTALL)
 # `Path("s3://bucket/x")` has lost a slash by the time that it comes here.
@@ -53,6 +52,18 @@ def local_path(what: str, path: PathLike) -> str:
     if found["host"] or not found["rest"]:
         raise FlowError(f"{what}: {text!r} names another host; a local file is file:///, then its absolute path")
     return unquote(found["rest"])
+
+
+def checked_folder(what: str, path: object) -> str:
+    """The path of a directory as text.
+
+    >>> checked_folder("engine 'local': checkpoint=", "state/clicks")
+    'state/clicks'
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise FlowError(f"{what} is the path of a directory, not {path!r}")
+    return text
 
 
 def checked_on_change(what: str, on_change: OnChange) -> OnChange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from random import Random
 from typing import Any
@@ -34,7 +35,10 @@ class Charging:
         input_rate: Rate | None,
         computes: bool,
         companion_seconds: float | None,
+        chunk_seconds: float,
+        room: Callable[[str], float],
     ) -> None:
+        """`room`: how many tuples the readers of a source can take now, by its name."""
         self._costs = costs
         self._spender = spender
         self._seed = seed
@@ -42,6 +46,8 @@ class Charging:
         self._computes = computes
         self._companion_seconds = companion_seconds
         """What a tuple costs here when its function runs in a companion; `None` without companions."""
+        self._chunk_seconds = chunk_seconds
+        self._room = room
         self._loops: dict[str, Charge] = {}
 
     def charged(self, graph: Graph) -> Graph:
@@ -65,7 +71,8 @@ class Charging:
         kind = node.kind
         match kind:
             case Reads():
-                return replace(node, kind=replace(kind, source=_PacedSource(kind.source, charge, self._input_rate)))
+                toll = None if charge is None else _Toll(charge, self._chunk_seconds, partial(self._room, node.name))
+                return replace(node, kind=replace(kind, source=_PacedSource(kind.source, toll, self._input_rate)))
             case Writes() if charge is not None:
                 return replace(node, kind=replace(kind, sink=_ChargedSink(kind.sink, charge)))
             case Applies():
@@ -199,12 +206,31 @@ def _awaited(cost: Cost | None, fn: Callable[[Any], Any], random: Random) -> Cal
     return charged
 
 
+class _Toll:
+    """What a source pays for what it reads: no more at once than a chunk of work, and than its readers can take."""
+
+    def __init__(self, charge: Charge, chunk_seconds: float, room: Callable[[], float]) -> None:
+        self._charge = charge
+        self._chunk_seconds = chunk_seconds
+        self._room = room
+
+    def pay(self, values: Sequence[Any], first: int, end: int, clock: Clock) -> int:
+        """Pay for some of these in a row, at least for one; the place behind the last."""
+        charge, now = self._charge, clock.now
+        until, end = now() + self._chunk_seconds, int(min(end, first + max(1, self._room())))
+        for place in range(first, end):
+            charge(values[place])
+            if now() >= until:
+                return place + 1
+        return end
+
+
 class _PacedSource(Source):
     """Another source, whose tuples cost something, and come no faster than a rate."""
 
-    def __init__(self, source: Source, charge: Charge | None, rate: Rate | None) -> None:
+    def __init__(self, source: Source, toll: _Toll | None, rate: Rate | None) -> None:
         self._source = source
-        self._charge = charge
+        self._toll = toll
         self._rate = rate
         self.name, self.bounded, self.replayable = source.name, source.bounded, source.replayable
         self.schema, self.counts_rows = source.schema, source.counts_rows
@@ -227,34 +253,34 @@ class _PacedSource(Source):
 
     def read(self, split: Split, clock: Clock) -> Iterator[Chunk]:
         for chunk in self._source.read(split, clock):
-            if self._rate is None:
-                self._pay(chunk.values)
+            if not chunk.values or (self._toll is None and self._rate is None):
                 yield chunk
             else:
-                yield from self._paced(chunk, clock, self._rate)
+                yield from self._parts(chunk, clock)
 
-    def _paced(self, chunk: Chunk, clock: Clock, rate: Rate) -> Iterator[Chunk]:
-        if not chunk.values:
-            yield chunk
-        place = 0
-        while place < len(chunk.values):
-            now = clock.now()
-            if self._started is None:
-                self._started = now
-            came = self._started + rate.time_of(self._count)
-            if came > now:
-                yield Chunk((), chunk.end, idle_seconds=came - now)
-                continue
-            values = chunk.values[place : place + rate.due(self._count, now - self._started)]
-            place += len(values)
-            self._count += len(values)
-            self._pay(values)
-            yield Chunk(values, chunk.end, all_readable=chunk.all_readable, came=came)
-
-    def _pay(self, values: Sequence[Any]) -> None:
-        if self._charge is not None:
-            for value in values:
-                self._charge(value)
+    def _parts(self, chunk: Chunk, clock: Clock) -> Iterator[Chunk]:
+        """A chunk in parts: of each, all has come, and is paid for."""
+        values, came = chunk.values, chunk.came
+        place, whole = 0, len(values)
+        while place < whole:
+            end = whole
+            if self._rate is not None:
+                now = clock.now()
+                if self._started is None:
+                    self._started = now
+                came = self._started + self._rate.time_of(self._count)
+                if came > now:
+                    yield Chunk((), chunk.end, idle_seconds=came - now)
+                    continue
+                end = min(whole, place + self._rate.due(self._count, now - self._started))
+            if self._toll is not None:
+                end = self._toll.pay(values, place, end, clock)
+            part = values if end - place == whole else values[place:end]
+            self._count += end - place
+            place = end
+            # Where positions count tuples, this one leads behind the part; elsewhere only the chunk's own is known.
+            position = chunk.end - whole + place if self.counts_rows else chunk.end
+            yield replace(chunk, values=part, end=position, came=came)
 
 
 class _ChargedSink(Sink):

@@ -74,10 +74,13 @@ class Machine:
     """How much longer it takes to work on a tuple that another core has made, with which this one shares a cache."""
     ready_list_seconds: float = 0.5e-6
     """How long the list of ready operators is held by one worker."""
+    port_seconds: float = 1e-6
+    """How long a queue is held by a worker that puts a chunk into it, or takes one out; the next one waits."""
     worklist_seconds: float = 1.5e-6
     """How long the queue of an operator with replicas is held by one of them."""
     reorder_seconds: float = 1.5e-6
-    """How long its reorder buffer is held by one of them."""
+    """How long its reorder buffer, if it is the one with a lock, is held by one that adds to it; who sends holds it
+    for as long as that takes."""
     pickle_seconds: float = 1e-6
     """Send a tuple to a companion process and get the result back."""
     batch_seconds: float = 0.17

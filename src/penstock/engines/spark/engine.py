@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.connectors.files.discover import checked_folder
 from penstock.connectors.spark_cluster import is_stopped
 from penstock.connectors.spark_session import await_executors, log_hint, session
 from penstock.connectors.spark_words import reason_of
@@ -19,7 +20,6 @@ from penstock.engines.batch_plant import BatchSteering
 from penstock.engines.batch_tasks import rescaled_group
 from penstock.engines.spark.query_end import QueryFailed, QueryStopped, told_elsewhere
 from penstock.errors import FlowError, PenstockError, cut
-from penstock.flow.checks import checked_folder
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.journal import Decision

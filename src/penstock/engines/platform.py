@@ -1,0 +1,44 @@
+"""What a run needs from outside of it: the only difference between running on threads and on virtual cores."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.clock import Clock
+from penstock.engines.live_meter import Gauge
+from penstock.flow.nodes import Graph
+from penstock.observe.report import Report
+from penstock.runtime.pool import Driver
+from penstock.runtime.run import Run, Settings
+
+
+class Platform(Protocol):
+    """Time, workers, queues and what work costs, for one run."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def driver(self) -> Driver:
+        """What runs the workers."""
+        ...
+
+    def settings(self, settings: Settings) -> Settings:
+        """The same, with this platform's queues, its event loop, and who is told about driver loops."""
+        ...
+
+    def charged(self, graph: Graph) -> Graph:
+        """The same graph, in which work takes the time that it takes here."""
+        ...
+
+    def gauge(self) -> Gauge:
+        """Where the cores are, and how busy."""
+        ...
+
+    def begin(self, run: Run) -> None:
+        """The cells of the run are made, and nobody works yet."""
+        ...
+
+    def report(self, run: Run, engine: str) -> Report:
+        """What the run has done, with what only this platform can see; it is over."""
+        ...
