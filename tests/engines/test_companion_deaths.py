@@ -2,13 +2,13 @@
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -125,21 +125,27 @@ def test_a_module_that_is_missing_there_is_named(tmp_path, monkeypatch):
 
 
 def test_stop_kills_what_is_stuck_and_says_where(tmp_path):
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+
     def op(_):
-        (tmp_path / str(os.getpid())).touch()
+        with pids.open("w") as file:
+            file.write(str(os.getpid()))
         time.sleep(3600)
 
     flow = ps.Flow("stuck")
     flow.read(ps.sources.items(range(3))).map(op, name="op").write(ps.sinks.null())
     job = flow.start(engine())
-    _until(lambda: list(tmp_path.iterdir()))
-    began = time.monotonic()
-    job.stop(drain=False)
-    assert time.monotonic() - began < 10
+    companion = _written_to(pids)
+    stopping = threading.Thread(target=job.stop, kwargs={"drain": False}, daemon=True)
+    stopping.start()
+    stopping.join(30)
+    assert not stopping.is_alive()
     (left,) = job.wait(0).left_behind
     assert left.operator == "op"
     assert re.search(r"test_companion_deaths.py:\d+ in op", left.where)
-    assert not _is_alive(_companion(tmp_path))
+    with pytest.raises(ProcessLookupError):
+        os.kill(companion, 0)
 
 
 STUCK = {
@@ -154,12 +160,15 @@ STUCK = {
     "stuck", [name if "GIL" in name else pytest.param(name, marks=pytest.mark.long) for name in STUCK]
 )
 def test_no_companion_outlives_the_process_that_has_started_it(stuck, tmp_path):
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
     script = f"""
         import os, re, signal, sys, time
         import penstock as ps
 
         def op(_):
-            open(os.path.join({str(tmp_path)!r}, str(os.getpid())), "w").close()
+            with open({str(pids)!r}, "w") as file:
+                file.write(str(os.getpid()))
             {STUCK[stuck]}
 
         flow = ps.Flow("orphans")
@@ -167,28 +176,26 @@ def test_no_companion_outlives_the_process_that_has_started_it(stuck, tmp_path):
         flow.run(ps.engines.Local(threads=2, workers="processes"))
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
-    _until(lambda: list(tmp_path.iterdir()))
-    companion = _companion(tmp_path)
-    assert _is_alive(companion)
-    process.kill()
-    process.wait()
-    _until(lambda: not _is_alive(companion))
-
-
-def _companion(folder):
-    (file,) = folder.iterdir()
-    return int(file.name)
-
-
-def _is_alive(process):
+    companion = os.pidfd_open(_written_to(pids))
     try:
-        return " Z " not in Path(f"/proc/{process}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+        assert not _has_ended(companion, 0)
+        process.kill()
+        process.wait()
+        assert _has_ended(companion, 60)
+    finally:
+        os.close(companion)
 
 
-def _until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def _written_to(fifo):
+    """The number that another process writes there, within a minute."""
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert select.select([descriptor], [], [], 60)[0]
+        return int(os.read(descriptor, 100))
+    finally:
+        os.close(descriptor)
+
+
+def _has_ended(process, seconds):
+    """Whether a process, which is another one's child, ends within so many seconds."""
+    return bool(select.select([process], [], [], seconds)[0])

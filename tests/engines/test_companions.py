@@ -67,16 +67,11 @@ def test_functions_run_elsewhere_and_are_counted_here():
 
 def test_two_of_them_work_at_once(tmp_path):
     """Each waits for the other to have begun: one process alone would never end."""
+    os.mkfifo(tmp_path / "meeting")
 
     def meet(x):
-        import time
-
-        (tmp_path / str(x)).touch()
-        deadline = time.monotonic() + 30
-        while len(list(tmp_path.iterdir())) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        return os.getpid()
+        with (tmp_path / "meeting").open("w" if x == 1 else "r"):  # opened when both its ends are
+            return os.getpid()
 
     found, _ = result(lambda s: s.map(meet), processes(queue_size=1), [1, 2])
     assert len(set(found)) == 2

@@ -9,7 +9,9 @@ import pytest
 
 import penstock as ps
 from penstock.connectors.source import Chunk, Source, Split
+from penstock.engines import local_checkpoint
 from penstock.engines.durable import steps
+from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.local_checkpoint import LocalCheckpoint
 from penstock.runtime import keyed_team
 from tests.conftest import shuffled
@@ -118,7 +120,14 @@ def sizes(operator, tmp_path, monkeypatch, chunks_per_checkpoint=1, chunks=CHUNK
     """Of each checkpoint of a run over waves of keys."""
     found, entries, state = [], [], tmp_path / "checkpoint" / "state"
     checkpoints, runs, asked = [], [], [0]
-    init, attach, is_due = LocalCheckpoint.__init__, LocalCheckpoint.attach, LocalCheckpoint.is_due
+    attach, is_due = LocalCheckpoint.attach, LocalCheckpoint.is_due
+
+    class Noted(Checkpoint):
+        def __init__(self, *args):
+            stores.append(self)
+            super().__init__(*args)
+
+    stores = []
 
     def reached(step):
         (checkpoint,), (run,) = checkpoints, runs
@@ -126,7 +135,7 @@ def sizes(operator, tmp_path, monkeypatch, chunks_per_checkpoint=1, chunks=CHUNK
             entries.append(entries_of(run, checkpoint))
         if step == "published":
             files = set(state.glob("*"))
-            segments = {one for chain in checkpoint._checkpoint.manifests.chains().values() for one in chain}
+            segments = {one for chain in stores[0].manifests.chains().values() for one in chain}
             found.append(
                 Size(
                     sum(file.stat().st_size for file in files - seen),
@@ -137,13 +146,10 @@ def sizes(operator, tmp_path, monkeypatch, chunks_per_checkpoint=1, chunks=CHUNK
             )
             seen.update(files)
 
-    def noted(checkpoint, *args):
+    def attached(checkpoint, registry):
         checkpoints.append(checkpoint)
-        init(checkpoint, *args)
-
-    def attached(checkpoint, run):
-        runs.append(run)
-        attach(checkpoint, run)
+        runs.append(registry)
+        attach(checkpoint, registry)
 
     def is_due_now(checkpoint):
         asked[0] += 1
@@ -152,7 +158,7 @@ def sizes(operator, tmp_path, monkeypatch, chunks_per_checkpoint=1, chunks=CHUNK
     seen = set()
     monkeypatch.setattr(keyed_team, "_MOST_KNOWN_KEYS", KEYS)
     monkeypatch.setattr(steps, "observer", reached)
-    monkeypatch.setattr(LocalCheckpoint, "__init__", noted)
+    monkeypatch.setattr(local_checkpoint, "Checkpoint", Noted)
     monkeypatch.setattr(LocalCheckpoint, "attach", attached)
     monkeypatch.setattr(LocalCheckpoint, "is_due", is_due_now)
     flow = ps.Flow("waves")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -233,19 +234,27 @@ def test_what_failed_is_done_again_by_the_next_run(tmp_path):
 
 
 def test_a_run_that_is_stopped_is_gone_on_with(tmp_path):
-    def run(count, wait_for):
+    def run(wait_for):
         flow = ps.Flow("endless")
-        sink = ps.sinks.collect()
-        numbers = flow.read(ps.sources.generate(lambda i: i, count=count, rate=2000))
-        numbers.scan(lambda n, x: (n + x, n), 0, name="sum").write(sink)
+        sink, published, enough = ps.sinks.collect(), [], threading.Event()
+
+        def count(value):
+            published.append(value)
+            if len(published) >= wait_for:
+                enough.set()
+
+        numbers = flow.read(ps.sources.generate(lambda i: i, rate=2000))
+        sums = numbers.scan(lambda n, x: (n + x, n), 0, name="sum")
+        sums.write(sink)
+        sums.map(str).write(ps.sinks.call(count))
         job = flow.start(ps.engines.Local(checkpoint=tmp_path / "checkpoint", checkpoint_seconds=0))
-        while len(sink.items) < wait_for:
-            assert job.is_running
+        assert enough.wait(60)
         job.stop()
         return sink.items
 
-    first = run(None, 50)
-    second = run(None, len(first) + 50)
+    first = run(50)
+    second = run(50)
+    assert len(second) >= len(first) + 50
     assert second[: len(first)] == first
     assert second == [n * (n - 1) // 2 for n in range(len(second))]
 

@@ -14,8 +14,9 @@ import pytest
 
 import penstock as ps
 from penstock.clock import SystemClock
+from penstock.engines import local_checkpoint
 from penstock.engines.durable import steps
-from penstock.engines.local_checkpoint import LocalCheckpoint
+from penstock.engines.durable.checkpoint import Checkpoint
 
 SECONDS = float(os.environ.get("PENSTOCK_SOAK_SECONDS", "60"))
 CHECKPOINT_SECONDS = 1.0
@@ -54,19 +55,20 @@ class Watched:
         self.needed = (0, 0.0)
 
     def attach(self, monkeypatch):
-        init = LocalCheckpoint.__init__
+        watched = self
 
-        def noted(checkpoint, *args, **options):
-            self._checkpoint = checkpoint
-            init(checkpoint, *args, **options)
+        class Noted(Checkpoint):
+            def __init__(self, *args):
+                watched._checkpoint = self
+                super().__init__(*args)
 
-        monkeypatch.setattr(LocalCheckpoint, "__init__", noted)
+        monkeypatch.setattr(local_checkpoint, "Checkpoint", Noted)
         monkeypatch.setattr(steps, "observer", self._reached)
 
     def _reached(self, step):
         if step == "published":
             self.times.append(self._clock.now())
-            chains = self._checkpoint._checkpoint.manifests.chains().values()
+            chains = self._checkpoint.manifests.chains().values()
             segments = {segment for chain in chains for segment in chain}
             files, size_bytes = {segment.file for segment in segments}, sum(segment.length for segment in segments)
             self.needed = (len(files), size_bytes / 1e6)

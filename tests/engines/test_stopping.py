@@ -3,7 +3,6 @@
 import asyncio
 import linecache
 import threading
-import time
 from contextlib import suppress
 from functools import partial
 
@@ -12,16 +11,28 @@ import pytest
 import penstock as ps
 from penstock.connectors.sink import Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split
+from penstock.runtime.running.patience import Patience
 
 pytestmark = pytest.mark.timeout(60)
 
+HURRIED = Patience(operator=0.1, worker=0.2, awaited=0.1, end=0.5, closing=0.2)
+"""Each part shorter than the whole, as by default: so the same ends are come to, only sooner."""
+
+
+def hurried(make, **options):
+    """An engine that does not wait for long for what does not come back."""
+    engine = make(**options)
+    engine.patience = HURRIED
+    return engine
+
+
 ENGINES = {
-    "sequential": ps.engines.Sequential,
-    "local": partial(ps.engines.Local, threads=2),
-    "dedicated": partial(ps.engines.Local, threading="dedicated"),
-    "manual": partial(ps.engines.Local, threading="manual"),
-    "replicas": partial(ps.engines.Local, threads=2, replicas=2),
-    "simulated": partial(ps.engines.Simulated, cores=2),
+    "sequential": partial(hurried, ps.engines.Sequential),
+    "local": partial(hurried, ps.engines.Local, threads=2),
+    "dedicated": partial(hurried, ps.engines.Local, threading="dedicated"),
+    "manual": partial(hurried, ps.engines.Local, threading="manual"),
+    "replicas": partial(hurried, ps.engines.Local, threads=2, replicas=2),
+    "simulated": partial(hurried, ps.engines.Simulated, cores=2),
 }
 QUICK = ["sequential", "local", "simulated"]
 OTHERS = [name for name in ENGINES if name not in QUICK]
@@ -50,10 +61,7 @@ def gate():
     gate = Gate()
     yield gate
     gate.open()
-    deadline = time.monotonic() + 30
-    while any(thread.name.startswith("penstock") for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    _until_threads_are_gone()
 
 
 class StuckSource(Source):
@@ -153,9 +161,10 @@ STUCK = {
 def stopped(job, gate):
     """What a job that is stuck says was left behind."""
     assert gate.reached.wait(30)
-    began = time.monotonic()
-    job.stop(drain=False)
-    assert time.monotonic() - began < SOON_SECONDS
+    stopping = threading.Thread(target=job.stop, kwargs={"drain": False}, daemon=True)
+    stopping.start()
+    stopping.join(SOON_SECONDS)
+    assert not stopping.is_alive()
     assert not job.is_running
     return job.wait(0).left_behind
 
@@ -176,6 +185,12 @@ def check(place, engine, gate):
 @pytest.mark.parametrize("place", STUCK)
 def test_what_is_stuck_is_left_behind_and_named(place, gate):
     check(place, ENGINES["local"](), gate)
+
+
+def test_what_is_stuck_is_left_behind_with_the_patience_of_every_day(gate):
+    engine = ps.engines.Local(threads=2)
+    assert engine.patience == Patience()
+    check("map", engine, gate)
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "local"])
@@ -201,7 +216,7 @@ def test_a_stuck_policy(gate):
     flow = ps.Flow("stuck")
     for _ in range(3):
         flow.read(ps.sources.items(range(1000))).map(lambda x: x).write(ps.sinks.null())
-    left = stopped(flow.start(ps.engines.Local(threads=1, policy=Stuck())), gate)
+    left = stopped(flow.start(hurried(ps.engines.Local, threads=1, policy=Stuck())), gate)
     assert [(one.operator, one.where.split(" in ")[1]) for one in left] == [("the policy 'Stuck'", "stick")]
 
 
@@ -218,7 +233,7 @@ def test_a_stuck_controller(gate):
     flow = ps.Flow("stuck")
     flow.read(ps.sources.generate(lambda x: x, rate=10)).write(ps.sinks.null())
     elastic = ps.Elastic(replicas=Stuck(), threads="fixed", period=0.01)
-    left = stopped(flow.start(ps.engines.Local(threads=2, elastic=elastic)), gate)
+    left = stopped(flow.start(hurried(ps.engines.Local, threads=2, elastic=elastic)), gate)
     assert [(one.operator, one.where.split(" in ")[1]) for one in left] == [("a controller", "stick")]
 
 
@@ -248,10 +263,10 @@ def test_what_comes_back_after_the_end_writes_nothing(engine, gate, tmp_path):
 
 
 def _until_threads_are_gone():
-    deadline = time.monotonic() + 30
-    while any(thread.name.startswith("penstock") for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    for thread in threading.enumerate():
+        if thread.name.startswith("penstock"):
+            thread.join(30)
+            assert not thread.is_alive(), thread.name
 
 
 @pytest.mark.parametrize("where", ["operator", "publishing", "state"])
@@ -276,7 +291,7 @@ def test_a_checkpoint_is_let_go_of_and_left_alone(where, gate, tmp_path):
         states.write(sink)
         return made
 
-    left = stopped(flow().start(ps.engines.Local(threads=2, checkpoint=tmp_path / "checkpoint")), gate)
+    left = stopped(flow().start(hurried(ps.engines.Local, threads=2, checkpoint=tmp_path / "checkpoint")), gate)
     assert left[0].where.endswith(" in stick")
     flow().run(ps.engines.Local(threads=2, checkpoint=tmp_path / "checkpoint"))
     assert _written(tmp_path / "out") == list(range(6))
@@ -396,7 +411,7 @@ def test_a_thread_that_computes_for_ever_ends_with_the_run():
             pass
 
     _numbers(flow).map(busy, name="op").write(ps.sinks.null())
-    job = flow.start(ps.engines.Local(threads=2))
+    job = flow.start(ENGINES["local"]())
     assert reached.wait(30)
     job.stop(drain=False)
     assert [left.operator for left in job.wait(0).left_behind] == ["op"]

@@ -13,6 +13,7 @@ from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.report import OperatorReport, Report
 from penstock.runtime.background import Background
+from penstock.runtime.running.patience import Patience
 
 AtEnd = Literal["close", "keep"]
 
@@ -64,7 +65,7 @@ class BackgroundJob(Job):
     """A job whose run goes on in a thread of its own."""
 
     _background: Background[Report]
-    _end_seconds = 1.5
+    _patience = Patience()
     """How long a run that is to end at once may take, before it is left behind."""
 
     def wait(self, timeout: float | None = None) -> Report:
@@ -85,7 +86,7 @@ class BackgroundJob(Job):
         if self._is_inside() or (drain and self._background.join(grace_seconds)):
             return
         self._ask_to_stop(drain=False)
-        if not self._background.join(self._end_seconds):
+        if not self._background.join(self._patience.end):
             self._background.give_up(self._abandoned)
 
     @abstractmethod
@@ -112,6 +113,8 @@ class Engine(ABC):
     """A way to run flows."""
 
     name: str
+    patience = Patience()
+    """With what does not come back when a flow is to end."""
 
     @abstractmethod
     def start(self, graph: Graph, at_end: AtEnd | None = None) -> Job:
@@ -123,7 +126,7 @@ class Engine(ABC):
 
 
 def stopped_at_exit(job: Job) -> Job:
-    """The job; one that is never waited for ends at once when Python does, and leaves no process and no lock behind."""
+    """The job; if no caller waits for it, it ends at once when Python does, leaving no process and no lock."""
     if not _running:
         atexit.unregister(_stop_all)  # so that it is called before what was registered since: Spark's, for one
         atexit.register(_stop_all)

@@ -15,15 +15,13 @@ from penstock.errors import FlowError
 from penstock.flow.nodes import Graph
 from penstock.observe.report import LeftBehind, OperatorReport, Report
 from penstock.runtime.background import Background
-from penstock.runtime.build import build_cells
-from penstock.runtime.flight import Flight
+from penstock.runtime.build import build_run
 from penstock.runtime.function_cells import ChainCell
 from penstock.runtime.policies import resolve_policy
 from penstock.runtime.pool import Pool
-from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
 from penstock.runtime.teams import rescale
 
-_CLOSE_SECONDS = 0.5
 _FLIGHT_SHARE = 0.25
 """Of the time between two checkpoints, to wait until everything is out; a little is always needed to keep all busy."""
 _LEAST_FLIGHT_SECONDS = 0.25
@@ -41,6 +39,7 @@ class LiveJob(BackgroundJob):
         checkpoint: LocalCheckpoint | None = None,
     ) -> None:
         self._engine = engine
+        self._patience = engine.patience
         self._platform = platform
         self._driver = platform.driver
         self._ends_at_once = False
@@ -48,8 +47,7 @@ class LiveJob(BackgroundJob):
         settings = replace(engine.settings, closes_at_end=at_end == "close", knows_changes=checkpoint is not None)
         try:
             graph = platform.charged(graph if checkpoint is None else checkpoint.graph)
-            self._run = Run(graph, platform.clock, engine.policy, platform.settings(settings), self._driver.on_ready)
-            self._run.cells = build_cells(graph, self._run)
+            self._run = build_run(graph, platform.settings(settings), self._host())
             self._driver.attach(self._run)
             platform.begin(self._run)
             self._steer(engine)
@@ -57,6 +55,13 @@ class LiveJob(BackgroundJob):
             self._leave_checkpoint(has_failed=True)
             raise
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
+
+    def _host(self) -> Host:
+        host = self._platform.host(self._engine.policy)
+        if self._checkpoint is None:
+            return host
+        seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * self._checkpoint.seconds)
+        return replace(host, quiet=self._checkpoint, flight_seconds=seconds)
 
     def _steer(self, engine: LiveEngine) -> None:
         """Let threads, replicas and helpers find their own number."""
@@ -72,15 +77,15 @@ class LiveJob(BackgroundJob):
 
     def _abandoned(self) -> Report:
         run = self._run
-        doing, where = run.doing.get(self._background.ident), self._background.standing
+        doing, where = run.users_code.called_in(self._background.ident), self._background.standing
         self._driver.leave_behind()
-        if doing or not run.left_behind:
-            run.left_behind.append(LeftBehind(doing or run.awaiting() or "the engine", where))
-            run.stuck.update(cell for cell in run.cells if cell.name == doing)
+        if doing or not run.ending.left_behind:
+            left = LeftBehind(doing or run.registry.awaiting() or "the engine", where)
+            run.ending.leave_behind(left, *(cell for cell in run.cells if cell.name == doing))
         run.companions.end()
-        Background(run.close_cells, f"penstock-{run.flow}-leaving").join(_CLOSE_SECONDS)
+        Background(run.ending.close_cells, f"penstock-{run.flow}-leaving").join(self._patience.closing)
         self._leave_checkpoint(has_failed=True)
-        run.raise_failure()
+        run.ending.raise_failure()
         return run.report(self._engine.name)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
@@ -126,12 +131,10 @@ class LiveJob(BackgroundJob):
             return self._platform.report(self._run, self._engine.name)
         has_failed = True
         try:
-            self._checkpoint.attach(self._run)
-            seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * self._checkpoint.seconds)
-            self._run.flight = Flight(self._run, seconds, lambda: self._driver.threads)
+            self._checkpoint.attach(self._run.registry)
             self._drive()
             if self._run.settings.closes_at_end and not self._ends_at_once:
-                self._checkpoint.take(self._run, closed=True)
+                self._checkpoint.take(self._run.registry, closed=True)
             has_failed = False
         finally:
             self._leave_checkpoint(has_failed)
@@ -139,7 +142,7 @@ class LiveJob(BackgroundJob):
         return replace(report, batches=tuple(self._checkpoint.reports))
 
     def _leave_checkpoint(self, has_failed: bool) -> None:
-        """Once, whoever is first."""
+        """Once, by the first thread that gets here."""
         checkpoint, self._open_checkpoint = self._open_checkpoint, None
         if checkpoint is not None:
             checkpoint.leave(has_failed)

@@ -92,7 +92,7 @@ class Meter:
             gil_seconds=self._waited_for_gil(),
             offered_rate=rate,
             backlog=backlog,
-            helping=dict(run.help_shares),
+            helping=dict(run.help_shares.shares),
         )
 
     def _waited_for_gil(self) -> float:

@@ -8,7 +8,7 @@ from penstock.elasticity.signals import Signals
 from penstock.engines.live_meter import Gauge, Meter
 from penstock.engines.steering import Periods, Steering
 from penstock.runtime.pool import Pool
-from penstock.runtime.run import PROMPT_SECONDS, Run
+from penstock.runtime.run import Run
 from penstock.runtime.teams import rescale_group
 
 
@@ -20,11 +20,11 @@ def steer(run: Run, pool: Pool, gauge: Gauge, elastic: Elastic) -> None:
     def look() -> None:
         if not periods.is_over():
             return
-        with run.called("a controller"):
+        with run.users_code.called("a controller"):
             steering.step()
         if elastic.threads != "fixed":
             # From now on there are no more threads than can work without a fight for the GIL.
-            run.help_seconds = PROMPT_SECONDS
+            run.help_shares.be_prompt()
 
     pool.watch(elastic.period, look)
 
@@ -47,10 +47,8 @@ class LivePlant:
             case SetReplicas(operator=name):
                 self._rescale(name, int(change.after))
             case SetHelping(helper=helper, helped=helped):
-                run = self._run
-                run.help_shares = {**run.help_shares, (helper, helped): change.after}
-                run.is_helping = any(run.help_shares.values()) or run.settings.help_share > 0
-                self._rescale(helped, run.cell_of(helped).most_workers)
+                self._run.help_shares.set_share(helper, helped, change.after)
+                self._rescale(helped, self._run.cell_of(helped).most_workers)
             case _:
                 return False
         return True
@@ -58,6 +56,6 @@ class LivePlant:
     def _rescale(self, name: str, replicas: int) -> None:
         """With as many places for guests as there are workers that may come to help."""
         run = self._run
-        helpers = [helper for (helper, helped), share in run.help_shares.items() if helped == name and share]
+        helpers = [helper for (helper, helped), share in run.help_shares.shares.items() if helped == name and share]
         guests = sum(run.cell_of(helper).most_workers for helper in helpers)
         rescale_group(run, self._meter.group(name), replicas, guests)

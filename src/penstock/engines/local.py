@@ -23,7 +23,9 @@ from penstock.observe.report import Report
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.pool import Driver
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.threads import Threads
 
 
@@ -109,7 +111,7 @@ class Local(LiveEngine):
     def driver(self, flow: str) -> Driver:
         if self._driver is not None:
             return self._driver(self.clock)
-        return Threads(self.threads, flow, dedicated=self.threading == "dedicated")
+        return Threads(self.threads, flow, dedicated=self.threading == "dedicated", patience=self.patience)
 
     def platform(self, flow: str) -> Platform:
         """What a run of that flow gets from outside."""
@@ -140,6 +142,9 @@ class RealThreads:
 
     def gauge(self) -> Gauge:
         return self.look_at_machine()
+
+    def host(self, policy: SchedulingPolicy) -> Host:
+        return Host(self.clock, self.driver, policy)
 
     def begin(self, run: Run) -> None:
         """Nothing has to know about it but the driver."""

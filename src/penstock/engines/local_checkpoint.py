@@ -24,7 +24,7 @@ from penstock.engines.durable.steps import reached
 from penstock.errors import FlowError
 from penstock.flow.nodes import Graph, Loops, Writes
 from penstock.observe.report import BatchReport
-from penstock.runtime.run import Run
+from penstock.runtime.running.registry import Registry
 from penstock.state.buckets import Cache, TaskStates
 from penstock.state.manifests import Output
 
@@ -68,17 +68,16 @@ class LocalCheckpoint:
         stage = self._stages[node.name] = stage_of(node.kind.sink)
         return replace(node, kind=Writes(stage))
 
-    def attach(self, run: Run) -> None:
+    def attach(self, registry: Registry) -> None:
         """Let a run that is built read on where the last checkpoint was taken."""
-        run.quiet = self
-        for cell in run.cells:
+        for cell in registry.cells:
             cell.restore_offsets(self._checkpoint.offsets)
 
-    def opened(self, run: Run) -> None:
-        """Nobody works yet: let operators remember what they knew."""
+    def opened(self, registry: Registry) -> None:
+        """No worker works yet: let operators remember what they knew."""
         states = self._states()
         known = {place.operator for place in self._checkpoint.manifests.chains()}
-        for cell in run.cells:
+        for cell in registry.cells:
             cell.restore({name: self._keyed(states, name).kept() for name in cell.counters if name in known})
             cell.is_known = True
         states.commit()  # nothing new; but the store need not read again what it has read
@@ -91,7 +90,7 @@ class LocalCheckpoint:
             return True
         return sum(stage.size_bytes for stage in self._stages.values()) > _MOST_STAGED_BYTES
 
-    def take(self, run: Run, closed: bool = False) -> None:
+    def take(self, registry: Registry, closed: bool = False) -> None:
         """Called when nothing is under way: write down where everything stands, and let the output be seen."""
         began = self._clock.now()
         batch = self._checkpoint.next_batch
@@ -102,15 +101,15 @@ class LocalCheckpoint:
                 outputs[name] = [stage_file(self._checkpoint.files, batch, data, rows)]
         outputs = self._commits.publisher.agreed(batch, outputs)
         reached("staged")
-        self._sums.check(run, outputs)
+        self._sums.check(registry, outputs)
         states = self._states()
-        if not closed:  # nobody goes on with what has said its last words
-            for cell in run.cells:
+        if not closed:  # no run goes on with what has said its last words
+            for cell in registry.cells:
                 for name, changed in cell.changes().items():
                     self._keyed(states, name).keep(changed)
         chains = states.commit()
         reached("processed")
-        offsets = {name: offset for cell in run.cells for name, offset in cell.offsets().items()}
+        offsets = {name: offset for cell in registry.cells for name, offset in cell.offsets().items()}
         self._commits.commit(batch, offsets, chains, outputs, closed)
         paused = self._clock.now() - began
         rows = sum(output.rows for staged in outputs.values() for output in staged)

@@ -14,7 +14,7 @@ from penstock.ordering.splits import LeastLoaded, RoundRobin, Splitter
 from penstock.ordering.worklists import HybridQueue, PartitionedQueue, SharedQueue, Worklist
 from penstock.runtime.policies import SchedulingPolicy, resolve_policy
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Settings
+from penstock.runtime.running.settings import Settings
 
 _REORDER: Mapping[str, Callable[[int, Downstream], ReorderBuffer]] = {"ring": Ring, "lock": LockedBuffer}
 _KEYED_QUEUES: Mapping[str, Callable[[], Worklist[Any]]] = {

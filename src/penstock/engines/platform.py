@@ -8,8 +8,11 @@ from penstock.clock import Clock
 from penstock.engines.live_meter import Gauge
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report
+from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.pool import Driver
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 
 
 class Platform(Protocol):
@@ -33,6 +36,10 @@ class Platform(Protocol):
 
     def gauge(self) -> Gauge:
         """Where the cores are, and how busy."""
+        ...
+
+    def host(self, policy: SchedulingPolicy) -> Host:
+        """What the run lives on."""
         ...
 
     def begin(self, run: Run) -> None:

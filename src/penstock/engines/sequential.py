@@ -66,6 +66,7 @@ class Sequential(Engine):
 
 class _SequentialJob(BackgroundJob):
     def __init__(self, engine: Sequential, graph: Graph, at_end: AtEnd) -> None:
+        self._patience = engine.patience
         self._stop = StopSignal()
         self._run = SequentialRun(engine, graph, at_end, self._stop)
         self._background = Background(self._run.to_the_end, name=f"penstock-{graph.flow}")

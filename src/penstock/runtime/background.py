@@ -1,4 +1,4 @@
-"""The thread that a run goes on in while its caller does something else."""
+"""The thread that a run goes on in while its caller does something else, and how it is told to stop."""
 
 from __future__ import annotations
 

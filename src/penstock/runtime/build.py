@@ -11,9 +11,16 @@ from penstock.runtime.function_cells import AsyncCell, BatchCell, ChainCell
 from penstock.runtime.inlets import Inlet, InletCell
 from penstock.runtime.loop_cell import LoopCell
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.teams import make_team, why_alone
 from penstock.runtime.timed_cell import TimedCell
+
+
+def build_run(graph: Graph, settings: Settings, host: Host) -> Run:
+    """A run of a graph on what its engine and driver provide, with all its cells."""
+    return Run(graph, settings, host, build_cells)
 
 
 def build_cells(graph: Graph, run: Run) -> list[Cell]:

@@ -18,16 +18,16 @@ from penstock.runtime.end_cells import SinkCell, SourceCell
 if TYPE_CHECKING:
     from penstock.runtime.cells import Cell
     from penstock.runtime.ports import Port
-    from penstock.runtime.run import Run
+    from penstock.runtime.running.registry import Registry
 
 _ONE_FOR_ONE = frozenset({Form.MAP, Form.INSPECT, Form.BRANCH, Form.ASYNC})
 
 
-def check_run(run: Run, consequence: str) -> None:
-    """`ConservationError` where something was lost or came twice; nobody works, and all that was taken is out."""
-    for cell in run.cells:
+def check_cells(registry: Registry, consequence: str) -> None:
+    """`ConservationError` where something was lost or came twice; no worker works, and all that was taken is out."""
+    for cell in registry.cells:
         for difference in _differences(cell):
-            raise ConservationError.of(run.flow, difference, consequence)
+            raise ConservationError.of(registry.flow, difference, consequence)
 
 
 def _differences(cell: Cell) -> Iterator[str]:

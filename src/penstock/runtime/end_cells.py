@@ -213,7 +213,7 @@ class SinkCell(Cell):
     def leave(self, has_failed: bool) -> None:
         if not hasattr(self, "_writer"):
             return
-        if not self.run.adds_up:
+        if not self.run.ending.adds_up:
             self._writer.discard()
         elif has_failed:
             self._writer.abandon()

@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from penstock.observe.report import LeftBehind
+from penstock.runtime.running.patience import Patience
 from penstock.runtime.standing import Abandoned, abandon, standing
 
 _REAL_SECONDS = 0.001
-_PATIENCE_SECONDS = 0.5
 
 
 class EventLoop(Protocol):
@@ -47,7 +47,7 @@ class Raised(Exception):
 
 
 async def enveloped(awaited: Callable[[], Awaitable[Any]], timeout_seconds: float | None) -> Any:
-    """What an awaitable gives in so many seconds; or `Raised`, whatever that is. Nothing where nobody wants it."""
+    """What an awaitable gives in so many seconds; or `Raised`, whatever that is. Nothing where the run has ended."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -61,8 +61,10 @@ async def enveloped(awaited: Callable[[], Awaitable[Any]], timeout_seconds: floa
 class ThreadedEventLoop:
     """Started when it is first needed, ended with the run."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience_seconds: float = Patience.awaited) -> None:
         self._name = name
+        self._patience_seconds = patience_seconds
+        """For what was cancelled, before it is left behind."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -80,7 +82,7 @@ class ThreadedEventLoop:
             return ()
         have_ended = threading.Event()
         loop.call_soon_threadsafe(_cancel_everything, loop, have_ended.set)
-        is_quiet = have_ended.wait(_PATIENCE_SECONDS)
+        is_quiet = have_ended.wait(self._patience_seconds)
         loop.call_soon_threadsafe(loop.stop)
         if is_quiet:
             thread.join()
@@ -108,7 +110,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         with suppress(Abandoned):
             loop.run_forever()
     finally:
-        loop.set_exception_handler(lambda *_: None)  # what has not ended by now is told by whoever left it behind
+        loop.set_exception_handler(lambda *_: None)  # what has not ended by now is told where it was left behind
         for task in asyncio.all_tasks(loop):
             with suppress(BaseException):
                 task.get_coro().close()

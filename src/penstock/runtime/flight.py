@@ -17,7 +17,7 @@ from penstock.connectors.source import Chunk, Source, Split
 if TYPE_CHECKING:
     from penstock.runtime.cells import Cell
     from penstock.runtime.ports import Port
-    from penstock.runtime.run import Run
+    from penstock.runtime.running.registry import Registry
 
 _LOOK_SECONDS = 0.005
 _LEAST_SECONDS = 0.02
@@ -31,22 +31,25 @@ _LEAST_COST = 1e-9
 class Flight:
     """Lets the queues of a run hold work for so many seconds, all together."""
 
-    def __init__(self, run: Run, seconds: float, threads: Callable[[], int]) -> None:
-        self._run = run
+    def __init__(
+        self, registry: Registry, now: Callable[[], float], seconds: float, threads: Callable[[], int]
+    ) -> None:
+        self._registry = registry
+        self._now = now
         self._seconds = seconds
         self._threads = threads
         self._next_look = -math.inf
-        for cell in run.cells:
+        for cell in registry.cells:
             for port in cell.inputs:
                 port.limit(_FIRST_TUPLES)
 
     def look(self) -> None:
         """Called by sources that have read something, and writers that wait: bring queues to what tuples cost now."""
-        now = self._run.clock.now()
+        now = self._now()
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_SECONDS
-        cells, threads = self._run.cells, self._threads()
+        cells, threads = self._registry.cells, self._threads()
         share = max(_LEAST_SECONDS, self._seconds / max(1, sum(len(cell.inputs) for cell in cells)))
         seconds_of: dict[Cell, float] = {}
         for cell in reversed(cells):  # each after those that read from it

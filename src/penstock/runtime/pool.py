@@ -1,6 +1,6 @@
-"""What drivers have in common: how many workers there are, who wakes whom, and who may sleep.
+"""Workers and when they sleep: what all drivers have in common that play several workers.
 
-A driver is the only owner of threads and time: it resumes workers, and knows what they do when there is nothing to do.
+The last worker to fall asleep finds out what the run needs, and does it while no other comes past its next `PICK`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from penstock.observe.report import LeftBehind
 from penstock.runtime.cells import Cell
 from penstock.runtime.policies import policy_name
 from penstock.runtime.run import Run
+from penstock.runtime.running.host import Workers
+from penstock.runtime.running.rest import RestStep
 from penstock.runtime.standing import is_in_users_code, left_behind, standing
 from penstock.runtime.worker import Worker
 
@@ -21,24 +23,15 @@ WATCH_SECONDS = 0.25
 _STUCK_SECONDS = 1.0
 
 
-class Driver(Protocol):
-    """Runs a run's workers to its end."""
+class Driver(Workers, Protocol):
+    """Runs a run's workers to its end: the only owner of threads and time."""
 
     def attach(self, run: Run) -> None:
         """Learn about the run, before any of its cells is notified."""
         ...
 
-    def on_ready(self, cell: Cell | None = None) -> None:
-        """A cell has become ready; or the run is over."""
-        ...
-
     def drive(self) -> None:
         """Work until the run is over."""
-        ...
-
-    @property
-    def threads(self) -> int:
-        """How many threads may work."""
         ...
 
     def is_called_from_inside(self) -> bool:
@@ -46,15 +39,15 @@ class Driver(Protocol):
         ...
 
     def leave_behind(self) -> None:
-        """The run is to end at once: note in it who is stuck where, and wait for nobody any more."""
+        """The run is to end at once: note in it who is stuck where, and wait for no thread any more."""
         ...
 
 
 class Pool(ABC):
     """Workers that sleep when there is nothing to do; with `dedicated`, one for each cell.
 
-    The last worker to fall asleep finds out whether the run is at rest. A worker that is stuck in a user's function for
-    a second is replaced until it comes back, so that it holds up nobody.
+    A worker that is stuck in a user's function for a second is replaced until it comes back, so that it does not hold
+    up the others.
     """
 
     def __init__(self, count: int, dedicated: bool = False) -> None:
@@ -73,9 +66,9 @@ class Pool(ABC):
         self._on_watch = on_watch
 
     def _look_around(self) -> None:
-        """Now and then, by the driver itself: as many workers as are wanted, and whoever wants to look too."""
+        """Now and then, by the driver itself: as many workers as are wanted, and a look by the controllers."""
         if self._run.is_stopping:
-            self._run.tell_sources()
+            self._run.registry.tell_sources()
         self._adjust()
         if self._on_watch is not None:
             self._on_watch()
@@ -106,12 +99,16 @@ class Pool(ABC):
     def threads(self) -> int:
         return self._wanted
 
+    @property
+    def picks(self) -> bool:
+        return not self.is_dedicated
+
     def attach(self, run: Run) -> None:
         self._run = run
-        run.on_stop = self.look_soon
-        run.scheduler.is_asked = not self.is_dedicated
+
+    def on_new_cells(self) -> None:
         if self.is_dedicated:
-            run.on_new_cells = self.look_soon
+            self.look_soon()
 
     @property
     def leaving(self) -> int:
@@ -129,11 +126,10 @@ class Pool(ABC):
         """A worker does not come back from where it is; unless it only waits for one that does not."""
         cell, run = worker.cell, self._run
         if cell is not None:
-            run.stuck.add(cell)
-            run.left_behind.append(left_behind(cell.nodes, thread))
+            run.ending.leave_behind(left_behind(cell.nodes, thread), cell)
         elif is_in_users_code(thread):
-            name = run.doing.get(thread) or f"the policy {policy_name(run.scheduler.policy)!r}"
-            run.left_behind.append(LeftBehind(name, standing(thread)))
+            name = run.users_code.called_in(thread) or f"the policy {policy_name(run.scheduler.policy)!r}"
+            run.ending.leave_behind(LeftBehind(name, standing(thread)))
 
     def stuck(self) -> list[str]:
         """The operators that have held a worker for longer than a second."""
@@ -147,7 +143,7 @@ class Pool(ABC):
     def on_ready(self, cell: Cell | None = None) -> None:
         # A worker that has made a cell ready comes to it by itself; to wake another one would only make two of them
         # fight for the GIL. One that is about to be busy for longer asks for help first: see `Worker`.
-        if not self.is_dedicated and not self._run.is_over and self._is_called_by_worker():
+        if not self.is_dedicated and not self._run.ending.is_over and self._is_called_by_worker():
             return
         self.wake_another(cell)
 
@@ -156,7 +152,7 @@ class Pool(ABC):
         with self._lock:
             if self.is_dedicated:
                 served = {worker.only for worker in self._workers}
-                for cell in self._run.runnable():
+                for cell in self._run.registry.runnable():
                     if cell not in served:
                         self._add(cell)
                 return
@@ -176,15 +172,11 @@ class Pool(ABC):
     def _has_work(self, worker: Worker) -> bool:
         return worker.only.is_queued if worker.only is not None else not self._run.scheduler.is_empty
 
-    def _may_sleep(self, worker: Worker) -> bool:
-        """Asked by a worker that counts as asleep already: who makes a cell ready later will wake it."""
+    def _has_news(self, worker: Worker) -> bool:
+        """Asked by a worker that counts as asleep already, so that a cell that is made ready later wakes it."""
         run = self._run
-        if run.is_over or worker.is_retired or self._has_work(worker) or run.timers.fire(run.clock.now()):
-            return False
-        if all(cell.is_at_rest for cell in run.cells) and run.at_rest():
-            self._wake_all()
-            return False
-        return True
+        return run.ending.is_over or worker.is_retired or self._has_work(worker) or run.timers.fire(run.clock.now())
 
-    @abstractmethod
-    def _wake_all(self) -> None: ...
+    def _rest_step(self) -> RestStep | None:
+        """What the run needs, if it is at rest; asked by the last worker to fall asleep."""
+        return self._run.rest.found() if self._run.registry.are_at_rest else None

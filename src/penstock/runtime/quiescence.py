@@ -1,4 +1,4 @@
-"""The only driver without threads: part of a graph on the calling thread, fed and run until nothing can go on."""
+"""The only driver that is called: part of a graph in the caller's thread, fed and run until nothing can go on."""
 
 from __future__ import annotations
 
@@ -10,19 +10,41 @@ from penstock.connectors.source import Chunk
 from penstock.errors import PenstockError
 from penstock.flow.nodes import Graph, Node
 from penstock.observe.report import OperatorReport
-from penstock.runtime.build import build_cells
-from penstock.runtime.conservation import check_run
+from penstock.runtime.build import build_run
+from penstock.runtime.cells import Cell
+from penstock.runtime.conservation import check_cells
+from penstock.runtime.event_loop import EventLoop, ThreadedEventLoop
 from penstock.runtime.inlets import InletCell
 from penstock.runtime.policies import LastInPipeline
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.worker import Point, Worker
 
 _QUEUE_SIZE = 1 << 17
 _NO_LIMIT = 1 << 50
-_CHUNK_SECONDS = 0.004  # nobody waits for the first of them
+_CHUNK_SECONDS = 0.004  # no reader waits for the first of them
 _POLL_SECONDS = 0.0005
 
 OnLoop = Callable[[Node, Sequence[Any]], None]
+
+
+class _Alone:
+    """The one worker of a part: it sleeps in no thread, so there is none to wake."""
+
+    threads = 1
+    picks = True
+
+    def event_loop(self, name: str) -> EventLoop:
+        return ThreadedEventLoop(name)
+
+    def on_ready(self, cell: Cell | None = None) -> None:
+        pass
+
+    def on_new_cells(self) -> None:
+        pass
+
+    def look_soon(self) -> None:
+        pass
 
 
 class Part:
@@ -39,8 +61,7 @@ class Part:
             has_replicas=False,
             on_loop=on_loop,
         )
-        self._run = Run(graph, clock or SystemClock(), LastInPipeline(), settings, on_ready=lambda _: None)
-        self._run.cells = build_cells(graph, self._run)
+        self._run = build_run(graph, settings, Host(clock or SystemClock(), _Alone(), LastInPipeline()))
         self._inlets = {cell.name: cell for cell in self._run.cells if isinstance(cell, InletCell)}
         self._points: Iterator[Point] = Worker(self._run, 0).points()
         self._run.open()
@@ -59,10 +80,11 @@ class Part:
         """The streams end: everything gets its last say."""
         for inlet in self._inlets.values():
             inlet.finish()
-        while not self._run.is_over and self.failure is None:
+        run = self._run
+        while not run.ending.is_over and self.failure is None:
             self.settle()
-            if not self._run.is_over and self.failure is None:
-                self._run.at_rest()
+            if not run.ending.is_over and self.failure is None and (step := run.rest.found()) is not None:
+                run.rest.carry_out(step)
 
     def waiting(self) -> dict[str, list[int]]:
         """How many tuples wait on each input of each operator."""
@@ -73,11 +95,11 @@ class Part:
         return {name: kept for cell in self._run.cells for name, kept in cell.snapshots().items()}
 
     def completed(self) -> set[str]:
-        """The operators that will never do anything more, whatever comes."""
+        """The operators that will never do anything more, no matter what comes."""
         return {node.name for cell in self._run.cells if cell.is_complete for node in cell.nodes}
 
     def cut_short(self) -> set[str]:
-        """Those of them that had something left to do, because nobody reads what they write."""
+        """Those of them that had something left to do, because nothing reads what they write any more."""
         return {node.name for cell in self._run.cells if cell.is_cut_short for node in cell.nodes}
 
     def counts(self) -> dict[str, OperatorReport]:
@@ -85,16 +107,16 @@ class Part:
 
     def check(self, consequence: str) -> None:
         """`ConservationError` where something was lost or came twice; to be called when it has settled."""
-        check_run(self._run, consequence)
+        check_cells(self._run.registry, consequence)
 
     @property
     def failure(self) -> PenstockError | None:
         """What made it fail; nothing more happens then."""
-        return self._run.failure
+        return self._run.ending.failure
 
     def leave(self) -> None:
         """End it, well or not."""
-        self._run.is_over = True
+        self._run.ending.end()
         self._run.leave()
 
     def settle(self) -> None:
@@ -103,8 +125,9 @@ class Part:
         for point in self._points:
             if point is not Point.PARK or not run.scheduler.is_empty or run.timers.fire(run.clock.now()):
                 continue
-            if run.relieve():
+            if (step := run.rest.relief()) is not None:
+                run.rest.carry_out(step)
                 continue
-            if run.is_failing or not run.waits_for_outside:
+            if run.is_failing or not run.registry.wait_for_outside:
                 return
             run.clock.sleep(_POLL_SECONDS)

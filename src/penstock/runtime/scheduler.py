@@ -23,11 +23,13 @@ class Scheduler:
     is asked: operators stay in the list meanwhile, so that no worker finds it empty.
     """
 
-    def __init__(self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None], seed: int = 0) -> None:
+    def __init__(
+        self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None], is_asked: bool = True, seed: int = 0
+    ) -> None:
         self.policy = policy
         """Changed by `set_policy` only."""
-        self.is_asked = True
-        """Whether anybody picks: not where every cell has a worker of its own, who is told instead."""
+        self._is_asked = is_asked
+        """Whether workers pick: not where every cell has a worker of its own, which is told instead."""
         self._on_ready = on_ready
         self._seed = seed
         self._heeds_news = policy.priority_changes == "when notified"
@@ -59,13 +61,13 @@ class Scheduler:
 
     def add(self, cell: Cell) -> None:
         """A cell has something to do."""
-        if self.is_asked:
+        if self._is_asked:
             self._came.append(cell)
         self._on_ready(cell)
 
     def look_again(self, cell: Cell) -> None:
         """Something has changed about an operator that may be ready already."""
-        if self._heeds_news and self.is_asked:
+        if self._heeds_news and self._is_asked:
             self._news[cell.view] = None
 
     def pick(self) -> Cell | None:

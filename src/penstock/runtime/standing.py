@@ -26,7 +26,7 @@ _looking = threading.Lock()
 
 
 class Abandoned(BaseException):
-    """Raised in a thread that was left behind, as soon as it runs Python again: what it does is for nobody."""
+    """Raised in a thread that was left behind, as soon as it runs Python again: nothing waits for what it does."""
 
 
 def left_behind(nodes: Sequence[Node], thread: int) -> LeftBehind:

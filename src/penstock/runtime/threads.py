@@ -1,4 +1,7 @@
-"""Workers on real threads."""
+"""Workers on real threads: the only driver that starts some, and the only code that holds a pool's lock.
+
+The lock is held for a moment, never in users' code: what a run at rest needs is done without it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import sys
 import threading
 
 from penstock.runtime.cells import Cell
+from penstock.runtime.event_loop import EventLoop, ThreadedEventLoop
 from penstock.runtime.pool import Pool
+from penstock.runtime.running.patience import Patience
+from penstock.runtime.running.rest import RestStep
 from penstock.runtime.standing import abandon
 from penstock.runtime.worker import Point, Worker
 
@@ -15,15 +21,14 @@ _OVERDUE_SECONDS = 0.002
 _SPIN_SECONDS = 0.0001
 _SWITCH_SECONDS = 0.0005
 _JOIN_SECONDS = 0.05
-_PATIENCE, _LONG_PATIENCE = 12, 100
-"""How often that long a worker may take to come back when the run is over: from an operator, from elsewhere."""
 
 
 class Threads(Pool):
     """A pool of worker threads; idle ones park on one condition and burn no CPU."""
 
-    def __init__(self, count: int, name: str, dedicated: bool = False) -> None:
+    def __init__(self, count: int, name: str, dedicated: bool = False, patience: Patience | None = None) -> None:
         super().__init__(count, dedicated)
+        self._patience = patience or Patience()
         self._is_driving = False
         self._name = name
         self._mutex = threading.RLock()
@@ -33,10 +38,17 @@ class Threads(Pool):
         self._news = threading.Event()
         """The run is over, or there is something to look at."""
         self._parked = 0
+        self._working = 0
+        """Workers that are not parked: they are in a cell, or on their way to one."""
+        self._rests = False
+        """A worker does what the run at rest needs; no other comes past its next `PICK`."""
         self._kept_until = math.inf
         """When the first of the parked workers that keep the time will wake up."""
         self._threads: dict[Worker, threading.Thread] = {}
         self._idents: set[int] = set()
+
+    def event_loop(self, name: str) -> EventLoop:
+        return ThreadedEventLoop(name, self._patience.awaited)
 
     def set_threads(self, count: int) -> None:
         self._wanted = count
@@ -46,10 +58,10 @@ class Threads(Pool):
 
     def wake_another(self, cell: Cell | None = None) -> None:
         # A parker counts itself before it looks at the list a last time, so one of the two sees the other.
-        if self._run.is_over:
+        if self._run.ending.is_over:
             self._news.set()
         if self._parked:
-            if self._run.is_over or (self.is_dedicated and cell is None):
+            if self._run.ending.is_over or (self.is_dedicated and cell is None):
                 self._wake_all()
             else:
                 self._wake_one(self._condition if cell is None else self._own.get(cell, self._condition))
@@ -69,17 +81,17 @@ class Threads(Pool):
             run.open()
             self._is_driving = True
             self._adjust()
-            while not run.is_over:
+            while not run.ending.is_over:
                 self._news.wait(self._seconds_to_watch())
                 self._news.clear()
-                if run.is_over:
+                if run.ending.is_over:
                     break
                 self._look_around()
                 run.timers.fire(run.clock.now())
                 if not run.scheduler.is_empty:
                     self.wake_another()
         finally:
-            run.is_over = True
+            run.ending.end()
             self._wait_for_threads()
             sys.setswitchinterval(interval)
 
@@ -93,6 +105,8 @@ class Threads(Pool):
         self._threads[worker] = thread
         if worker.only is not None:
             self._own[worker.only] = threading.Condition(self._mutex)
+        with self._mutex:
+            self._working += 1
         thread.start()
 
     def _is_alive(self, worker: Worker) -> bool:
@@ -107,38 +121,64 @@ class Threads(Pool):
     def _work(self, worker: Worker) -> None:
         self._idents.add(threading.get_ident())
         try:
+            with self._mutex:
+                self._sit_out_rest(worker)
             for point in worker.points():
                 if point is Point.PARK:
                     self._park(worker)
                 elif point is Point.ASK_FOR_HELP:
                     self.wake_another()
         except BaseException as error:
-            if not self._run.is_over:
-                self._run.crash(error)
+            if not self._run.ending.is_over:
+                self._run.ending.crash(error)
         finally:
             self._idents.discard(threading.get_ident())
+            with self._mutex:
+                self._working -= 1
             self.wake_another()
 
     def _park(self, worker: Worker) -> None:
         if self._spins(worker):
             return
+        step = self._sleep(worker)
+        if step is not None:
+            try:
+                self._run.rest.carry_out(step)
+            finally:
+                with self._mutex:
+                    self._rests = False
+                    self._wake_all()
+
+    def _sleep(self, worker: Worker) -> RestStep | None:
+        """Sleep until there is news; or return at once with what the run at rest needs, for others to sit out."""
         with self._mutex:
             self._parked += 1
+            self._working -= 1
             try:
-                if self._may_sleep(worker):
-                    self._wait(self._condition if worker.only is None else self._own[worker.only])
+                if not self._rests and not self._has_news(worker):
+                    step = self._rest_step() if not self._working else None
+                    if step is not None:
+                        self._rests = True
+                        return step
+                    self._wait(self._bed_of(worker))
+                self._sit_out_rest(worker)
             finally:
                 self._parked -= 1
+                self._working += 1
+        return None
+
+    def _sit_out_rest(self, worker: Worker) -> None:
+        """Another worker does what the run needs: until that is done there is nothing to look for."""
+        while self._rests and not self._run.ending.is_over:
+            self._bed_of(worker).wait()
+
+    def _bed_of(self, worker: Worker) -> threading.Condition:
+        return self._condition if worker.only is None else self._own[worker.only]
 
     def _wake_all(self) -> None:
-        # At rest, a worker that has the mutex may be in users' code; nobody else has it for long.
-        if not self._mutex.acquire(timeout=_JOIN_SECONDS if self._run.is_over else -1):
-            return
-        try:
+        with self._mutex:
             for condition in (self._condition, *list(self._own.values())):
                 condition.notify_all()
-        finally:
-            self._mutex.release()
 
     def _wait(self, condition: threading.Condition) -> None:
         """One of the parked keeps the time: if all did, every timer would wake them all, to fight for the GIL."""
@@ -160,23 +200,28 @@ class Threads(Pool):
         if due - run.clock.now() > _SPIN_SECONDS:
             return False
         while run.clock.now() < due:
-            if run.is_over or worker.is_retired or self._has_work(worker):
+            if run.ending.is_over or worker.is_retired or self._has_work(worker):
                 return True
             run.clock.sleep(0)  # lets others have the GIL
         return run.timers.fire(run.clock.now())
 
     def _wait_for_threads(self) -> None:
-        """The run is over: who is in no operator comes soon; who is in one, and does not, is left behind."""
-        for turn in range(_LONG_PATIENCE):
+        """The run is over: a worker in no operator comes soon; one that is in one, and does not, is left behind."""
+        waited, has_ended_companions = 0.0, False
+        while waited < self._patience.worker:
             self._wake_all()
             alive = self._alive()
             if not alive:
                 return
-            if turn == _PATIENCE:
-                self._run.left_behind += self._run.companions.end()
-            elif turn > _PATIENCE:
-                self._leave([(worker, thread) for worker, thread in alive if worker.cell is not None])
+            if waited >= self._patience.operator:
+                if has_ended_companions:
+                    self._leave([(worker, thread) for worker, thread in alive if worker.cell is not None])
+                else:
+                    has_ended_companions = True
+                    for left in self._run.companions.end():
+                        self._run.ending.leave_behind(left)
             alive[0][1].join(_JOIN_SECONDS)
+            waited += _JOIN_SECONDS
         self.leave_behind()
 
     def leave_behind(self) -> None:

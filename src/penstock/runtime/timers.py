@@ -1,4 +1,4 @@
-"""Cells that want to be notified later; whoever parks last keeps the time."""
+"""Cells that want to be notified later; knows no clock, but is asked by drivers what is due."""
 
 from __future__ import annotations
 

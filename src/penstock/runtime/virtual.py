@@ -16,9 +16,9 @@ from typing import Protocol
 
 from penstock.clock import FakeClock
 from penstock.runtime.cells import Cell
-from penstock.runtime.event_loop import SteppedEventLoop
+from penstock.runtime.event_loop import EventLoop, SteppedEventLoop
 from penstock.runtime.pool import Pool
-from penstock.runtime.run import Run
+from penstock.runtime.running.rest import RestStep
 from penstock.runtime.slots import Slots
 from penstock.runtime.worker import Point, Worker
 
@@ -100,7 +100,7 @@ class Virtual(Pool):
         self._timing = timing
         self._cores = cores
         self._gil = gil
-        # The GIL first: who waits for it needs no core.
+        # The GIL first: a worker that waits for it needs no core.
         self._slots = [slots for slots in (gil, cores) if slots is not None]
         self._watch = watch
         self._until = math.inf if until is None else until
@@ -112,7 +112,7 @@ class Virtual(Pool):
         self._going: dict[Worker, Iterator[Point]] = {}
         self._parked: dict[Worker, None] = {}
         self._held_up: dict[Worker, Point | None] = {}
-        """Who waits for a core or the GIL, and before which point."""
+        """Workers that wait for a core or the GIL, and before which point."""
         self._free_cores: int | None = None
         self.current: Worker | None = None
         """Whose step is being played."""
@@ -122,6 +122,9 @@ class Virtual(Pool):
         self._outside = threading.Event()
         """Another thread has made something ready, or wants another number of workers."""
         self._has_heard = False
+        self._event_loop = SteppedEventLoop(clock.now)
+        self._rest: RestStep | None = None
+        """What a worker is about to do for the run at rest; no other comes past its next `PICK`."""
 
     def set_threads(self, count: int) -> None:
         self._wanted = count
@@ -139,9 +142,8 @@ class Virtual(Pool):
         self._has_heard = True
         self._outside.set()
 
-    def attach(self, run: Run) -> None:
-        super().attach(run)
-        run.event_loop = self._event_loop = SteppedEventLoop(self._clock.now)
+    def event_loop(self, name: str) -> EventLoop:
+        return self._event_loop
 
     # The pool
 
@@ -176,10 +178,10 @@ class Virtual(Pool):
             self._clock.sleep(seconds)
 
     def _woken(self, cell: Cell | None) -> int:
-        """Wake whoever is to be woken; how many they were."""
+        """Wake those that are to be woken; how many they were."""
         if self.is_dedicated and cell is not None:
             woken = [worker for worker in self._parked if worker.only is cell]
-        elif self.is_dedicated or self._timing.wakes_everyone or self._run.is_over:
+        elif self.is_dedicated or self._timing.wakes_everyone or self._run.ending.is_over:
             woken = list(self._parked)
         else:
             woken = list(islice(self._parked, 1))
@@ -203,28 +205,28 @@ class Virtual(Pool):
         try:
             run.open()
             self._adjust()
-            while not run.is_over:
+            while not run.ending.is_over:
                 if self._has_heard:
                     self._listen()
                 if self._event_loop.is_used:
                     self._event_loop.run_ready()
                 self._go_on()
         finally:
-            run.is_over = True
+            run.ending.end()
             for points in self._going.values():
                 points.close()  # type: ignore[attr-defined]
 
     def _listen(self) -> None:
-        """Somebody outside has done something."""
+        """A thread from outside has done something."""
         self._outside.clear()
         self._has_heard = False
         if self._run.is_stopping:
-            self._run.tell_sources()
+            self._run.registry.tell_sources()
         self._adjust()
         self._wake_all()
 
     def _go_on(self) -> None:
-        """Whatever happens next: a worker's step, a timer, a look at the workers; or nothing, until somebody comes."""
+        """What happens next: a worker's step, a timer, a look at the workers; or waiting for another thread."""
         run, events = self._run, self._events
         due = run.timers.due if self._parked else math.inf
         if self._event_loop.is_used:
@@ -240,7 +242,7 @@ class Virtual(Pool):
             self._wait_for_outside()
         elif min(next_time, due) > self._until:
             self._clock.move_to(self._until)
-            run.end()
+            run.ending.end()
         else:
             self._clock.move_to(max(due, self._clock.now()))
             run.timers.fire(self._clock.now())
@@ -248,7 +250,7 @@ class Virtual(Pool):
     def _wait_for_outside(self) -> None:
         if self._event_loop.is_busy:
             self._event_loop.run_for_real()
-        elif not self._run.is_over:
+        elif not self._run.ending.is_over:
             self._outside.wait()
 
     def _look_after(self, time: float) -> None:
@@ -274,11 +276,11 @@ class Virtual(Pool):
         return not self._parked or self._run.timers.due >= time
 
     def _play(self, worker: Worker, point: Point | None) -> None:
-        """Resume a worker, as long as nobody else comes before its next step."""
+        """Resume a worker, as long as nothing else comes before its next step."""
         clock = self._clock
         if not self._has_slots(worker, point):
             return
-        while not self._run.is_over:
+        while not self._run.ending.is_over:
             if point is None:
                 point, spent, released = self._step(worker)
                 if point is None:
@@ -332,6 +334,9 @@ class Virtual(Pool):
         """When a worker has come past a point; `None` if it sleeps, or gives way to others."""
         if point is Point.PARK:
             return self._park(worker)
+        if self._rest is not None and point is Point.PICK:
+            self._sit_out_rest(worker)
+            return None
         now = self._clock.now()
         past = self._timing.done_at(worker, point, now)
         if point is Point.ASK_FOR_HELP:
@@ -347,15 +352,44 @@ class Virtual(Pool):
 
     def _park(self, worker: Worker) -> float | None:
         self._parked[worker] = None
-        may_sleep = self._may_sleep(worker)
+        has_news = self._has_news(worker)
         if worker not in self._parked:
             return None  # it has been woken already
+        if not has_news and len(self._parked) == len(self._going) and self._rest is None:
+            self._rest = self._rest_step()
+            if self._rest is not None:
+                self._begin_rest(worker)
+                return None
         past = self._timing.done_at(worker, Point.PARK, self._clock.now())
-        if not may_sleep:
+        if has_news:
             del self._parked[worker]
             return past
         self._give_way(worker, past)
         return None
+
+    def _begin_rest(self, worker: Worker) -> None:
+        """A worker goes to do what the run needs; what happens until then, others sit out."""
+        del self._parked[worker]
+        now = self._clock.now()
+        done_at = self._timing.done_at(worker, Point.REST, now)
+        if done_at > now:
+            self._number += 1
+            heapq.heappush(self._events, (done_at, self._number, self._carry_out, worker, None))
+        else:
+            self._carry_out(worker, None)
+
+    def _carry_out(self, worker: Worker, point: Point | None) -> None:
+        assert self._rest is not None
+        try:
+            self._run.rest.carry_out(self._rest)
+        finally:
+            self._rest = None
+        self._parked[worker] = None
+        self._wake_all()
+
+    def _sit_out_rest(self, worker: Worker) -> None:
+        self._parked[worker] = None
+        self._give_way(worker, self._clock.now())
 
     def _leave(self, worker: Worker) -> None:
         del self._going[worker]
@@ -365,7 +399,7 @@ class Virtual(Pool):
     # Cores and the GIL
 
     def _has_slots(self, worker: Worker, point: Point | None) -> bool:
-        """Whether a worker has got all it needs; otherwise whoever gives way resumes it."""
+        """Whether a worker has got all it needs; otherwise the one that gives way resumes it."""
         for slots in self._slots:
             if not slots.has(worker) and not slots.claim(worker, self._clock.now()):
                 self._held_up[worker] = point

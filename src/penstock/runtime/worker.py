@@ -24,12 +24,14 @@ class Point(IntEnum):
     TAKE = auto()
     PROCESS = auto()
     ASK_FOR_HELP = auto()
-    """About to be busy for a while, and somebody else could do what else is ready."""
+    """About to be busy for a while, and another worker could do what else is ready."""
     HELP = auto()
     FLUSH = auto()
     WAKE = auto()
-    """Nobody stops here: what it spends on waking others while it does something else."""
+    """No worker stops here: what it spends on waking others while it does something else."""
     RELEASE = auto()
+    REST = auto()
+    """About to do what a run at rest needs; until that is done, no worker comes past PICK."""
 
 
 class Worker:
@@ -48,16 +50,17 @@ class Worker:
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
         run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu
+        ending, help_shares = run.ending, run.help_shares
         while True:
             yield Point.PICK
-            if run.is_over or (self.is_retired and self._next is None):
+            if ending.is_over or (self.is_retired and self._next is None):
                 return
             if now() >= run.timers.due:
                 run.timers.fire(now())
             try:
                 cell = self._pick()
             except PolicyError as error:
-                run.abort(error)
+                ending.abort(error)
                 return
             if cell is None:
                 yield Point.PARK
@@ -69,7 +72,8 @@ class Worker:
                 if cell.has_given_all or cell.flush():
                     yield Point.TAKE
                     if not cell.is_failed and cell.take():
-                        if cell.usual_seconds > min(run.help_seconds, cell.help_seconds) and not run.scheduler.is_empty:
+                        busy_seconds = min(help_shares.help_seconds, cell.help_seconds)
+                        if cell.usual_seconds > busy_seconds and not run.scheduler.is_empty:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
@@ -78,7 +82,7 @@ class Worker:
                             cell.process()
                         finally:
                             cell.account(now() - began, cpu() - cpu_before)
-                        if run.is_helping and not cell.has_given_all:
+                        if help_shares.is_on and not cell.has_given_all:
                             yield Point.HELP
                             cell.help_readers()
                         yield Point.FLUSH
@@ -90,7 +94,7 @@ class Worker:
                 cell.flush()
             except BaseException as error:
                 if _is_closed_here(error):
-                    raise  # the run is over, and nobody goes on with this
+                    raise  # the run is over, and no other worker goes on with this
                 run.fail(cell, cell.crashed(error))
             yield Point.RELEASE
             self._let_go(cell, has_more)
@@ -126,5 +130,5 @@ class Worker:
 
 
 def _is_closed_here(error: BaseException) -> bool:
-    """Whether somebody has closed the worker where it stopped; what users' functions raise comes from further down."""
+    """Whether a driver has closed the worker where it stopped; what users' functions raise comes from further down."""
     return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import ConservationError
 from penstock.runtime.end_cells import SinkCell
-from penstock.runtime.run import Run
+from penstock.runtime.running.registry import Registry
 from penstock.state.manifests import Outputs
 
 
@@ -14,15 +14,15 @@ class SinkSums:
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
 
-    def check(self, run: Run, outputs: Outputs) -> None:
+    def check(self, registry: Registry, outputs: Outputs) -> None:
         """`ConservationError` where another number of tuples is staged than sinks have taken since the last time."""
-        for cell in run.cells:
+        for cell in registry.cells:
             if isinstance(cell, SinkCell):
                 taken = cell.written - self._before.get(cell.name, 0)
                 staged = sum(output.rows for output in outputs.get(cell.name, ()))
                 if taken != staged:
                     raise ConservationError.of(
-                        run.flow,
+                        registry.flow,
                         f"sink {cell.name!r} took in {taken:,} tuples and {staged:,} are to be published",
                         "Nothing of this checkpoint was published",
                     )

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from penstock.clock import FakeClock
 from penstock.engines.batch_meter import SlotSupply
 from penstock.engines.simulated.stages import Stages
-from penstock.observe.report import BatchReport, OperatorReport
+from penstock.observe.report import BatchReport, Latency, OperatorReport
 from penstock.runtime.end_cells import SourceCell
-from penstock.runtime.run import Run
+from penstock.runtime.running.logbook import LastLatencies
+from penstock.runtime.running.registry import Registry
 
 
 class Executors:
@@ -77,17 +78,24 @@ class MicroBatches:
         """What sources had read when they last asked, and when the last batch was over."""
         self._began = 0.0
         self._born: list[float] = []
+        self._latencies = LastLatencies()
         self.batches: list[BatchReport] = []
         self.on_end: Callable[[float], None] = lambda seconds: None
         """Told when a batch is over how long it took."""
 
-    def opened(self, run: Run) -> None:
-        self._run = run
-        # Latency is what it is when a batch is out, not when its sinks are written to.
-        self._note_latency = run.on_latency
-        run.on_latency = lambda seconds: self._born.append(self._clock.now() - seconds)
-        self._note_processing = run.on_processing
-        run.on_processing = lambda _: None
+    def note(self, seconds: float) -> None:
+        """A sink has a tuple: its latency is what it is when the batch is out."""
+        self._born.append(self._clock.now() - seconds)
+
+    def note_processing(self, seconds: float) -> None:
+        """Its batch takes as long as it takes, whatever that is."""
+
+    def measured(self) -> Latency:
+        """Of the tuples that are out."""
+        return self._latencies.measured()
+
+    def opened(self, registry: Registry) -> None:
+        self._registry = registry
 
     def is_due(self) -> bool:
         """Asked when a source has read something, or finds that no more has come."""
@@ -96,18 +104,18 @@ class MicroBatches:
         return rows - self._settled >= (1 if is_idle else self.most_rows)
 
     def _read(self) -> int:
-        return sum(self._run.cell_of(name).passed()[0] for name in self._sources)
+        return sum(self._registry.cell_of(name).passed()[0] for name in self._sources)
 
-    def take(self, run: Run) -> None:
+    def take(self, registry: Registry) -> None:
         """Everything that was read is out: a batch is over."""
         rows = self._read() - self._settled
         if not rows:
             return
-        seconds = self._stages.seconds(run.counts(), self._executors.slots(self._began))
+        seconds = self._stages.seconds(registry.counts(), self._executors.slots(self._began))
         self._clock.move_to(self._began + seconds)
         for born in self._born:
-            self._note_latency(self._clock.now() - born)
-            self._note_processing(seconds)
+            self._latencies.note(self._clock.now() - born)
+            self._latencies.note_processing(seconds)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
         self.on_end(seconds)
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
@@ -131,8 +139,8 @@ class MicroBatches:
         return True
 
     def counts(self) -> Mapping[str, OperatorReport]:
-        return self._stages.charged(self._run.counts())
+        return self._stages.charged(self._registry.counts())
 
     def offered(self) -> float | None:
-        counts = [cell.offered() for cell in self._run.cells if isinstance(cell, SourceCell)]
+        counts = [cell.offered() for cell in self._registry.cells if isinstance(cell, SourceCell)]
         return None if not counts or None in counts else sum(count for count in counts if count is not None)

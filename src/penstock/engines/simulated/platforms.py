@@ -19,8 +19,11 @@ from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock,
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import Plan
+from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.run import Run
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
 from penstock.runtime.slots import Slots
 from penstock.runtime.virtual import Virtual
 
@@ -76,6 +79,9 @@ class VirtualCores:
         gauge = virtual_gauge(self._cores.count, self.clock, self._gil is not None)
         gil = self._gil
         return gauge if gil is None else replace(gauge, gil_seconds=lambda: gil.waited_seconds)
+
+    def host(self, policy: SchedulingPolicy) -> Host:
+        return Host(self.clock, self.driver, policy)
 
     def begin(self, run: Run) -> None:
         self._run = run
@@ -157,11 +163,14 @@ class VirtualBatches:
     def gauge(self) -> Gauge:
         return virtual_gauge(self._slots, self.clock, has_gil=False)
 
+    def host(self, policy: SchedulingPolicy) -> Host:
+        return Host(self.clock, self.driver, policy, quiet=self.batches, latencies=self.batches)
+
     def begin(self, run: Run) -> None:
-        run.quiet = self.batches
+        """Nothing has to know about it but the driver."""
 
     def report(self, run: Run, engine: str) -> Report:
-        self.batches.take(run)
+        self.batches.take(run.registry)
         slots = self.batches.slots().now
         elapsed = max(self.clock.now(), 1e-12)
         return replace(

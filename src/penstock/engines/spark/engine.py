@@ -26,6 +26,7 @@ from penstock.observe.journal import Decision
 from penstock.observe.report import BatchReport, Latency, OperatorReport, Report
 from penstock.plan.groups import make_plan
 from penstock.runtime.background import Background, StopSignal
+from penstock.runtime.running.patience import Patience
 
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 0.05
@@ -94,7 +95,7 @@ class Spark(Engine):
 class SparkJob(BackgroundJob):
     """A flow that runs on Spark, batch by batch."""
 
-    _end_seconds = 10.0  # Spark needs a second or two to end a job, and the Python workers of its tasks
+    _patience = Patience(end=10.0)  # Spark needs a second or two to end a job, and the Python workers of its tasks
 
     def __init__(self, engine: Spark, graph: Graph, at_end: AtEnd) -> None:
         self._engine = engine

@@ -1,0 +1,40 @@
+"""How much of their readers' work workers do, and when they ask for help themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PATIENT_SECONDS = 0.002
+"""Under a GIL: four times the interval at which threads take it from each other."""
+PROMPT_SECONDS = 0.0002
+"""Where no thread has to wait for a GIL: a few times what it takes to wake a worker."""
+
+
+class HelpShares:
+    """By helper and helped operator: how much of its output a worker processes itself while its reader is busy.
+
+    >>> shares = HelpShares(default_share=0.0, has_gil=False)
+    >>> shares.set_share("parse", "score", 0.5)
+    >>> shares.share("parse", "score"), shares.share("read", "parse"), shares.is_on
+    (0.5, 0.0, True)
+    """
+
+    def __init__(self, default_share: float, has_gil: bool) -> None:
+        self._default_share = default_share
+        self.shares: Mapping[tuple[str, str], float] = {}
+        self.is_on = default_share > 0
+        """Whether any worker helps at all."""
+        self.help_seconds = PATIENT_SECONDS if has_gil else PROMPT_SECONDS
+        """How long an operator must be busy before a worker asks for help with what else is ready."""
+
+    def share(self, helper: str, helped: str) -> float:
+        return self.shares.get((helper, helped), self._default_share)
+
+    def set_share(self, helper: str, helped: str, share: float) -> None:
+        """From the next chunk on."""
+        self.shares = {**self.shares, (helper, helped): share}
+        self.is_on = any(self.shares.values()) or self._default_share > 0
+
+    def be_prompt(self) -> None:
+        """From now on a controller sees to it that threads don't fight for a GIL: ask for help early."""
+        self.help_seconds = PROMPT_SECONDS
