@@ -2,10 +2,12 @@
 
 import penstock as ps
 from penstock.clock import FakeClock
-from penstock.runtime.build import build_cells
+from penstock.runtime.build import build_run
 from penstock.runtime.policies import LastInPipeline
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run, Settings
+from penstock.runtime.running.host import Host
+from penstock.runtime.running.settings import Settings
+from tests.runtime.runs import NoWorkers
 
 
 def forked(clock):
@@ -15,8 +17,7 @@ def forked(clock):
     stream.write(ps.sinks.null(), name="left")
     stream.write(ps.sinks.null(), name="right")
     settings = Settings(queue_size=10, has_event_loop=False)
-    run = Run(flow.validate(), clock, LastInPipeline(), settings, on_ready=lambda cell: None)
-    run.cells = build_cells(flow.validate(), run)
+    run = build_run(flow.validate(), settings, Host(clock, NoWorkers(clock), LastInPipeline()))
     writer = run.cell_of("numbers")
     return run, writer, *writer.outputs[0]
 
@@ -53,7 +54,7 @@ def test_the_smallest_of_all_full_queues_grows_when_everything_waits():
     right.capacity = 6
     writer.give(0, list(range(25)), 0.0)
     assert not writer.flush()
-    assert run.relieve()
+    run.rest.carry_out(run.rest.relief())
     assert (left.capacity, right.capacity) == (10, 12)
 
 

@@ -85,11 +85,17 @@ class Publisher:
         return {sink.name: sink.failed for sink in self._sinks}
 
     def forget(self, manifest: Manifest) -> None:
-        """Delete the staged files of a batch that was published for good; a list is filled again from its own."""
-        for sink in self._sinks:
-            if not isinstance(sink, _ListPublication):
-                for output in manifest.outputs.get(sink.name, ()):
-                    self._files.delete(output.file)
+        """Delete the staged files of a batch that was published for good; a list is filled again from its own.
+
+        Files are named by their content, so one may be several sinks'.
+        """
+        lists = {sink.name for sink in self._sinks if isinstance(sink, _ListPublication)}
+        of_lists = [output for name in lists for output in manifest.outputs.get(name, ())]
+        kept = {output.file for output in of_lists}
+        kept |= {output.file for outputs in manifest.collected.values() for output in outputs}
+        staged = {output.file for name, outputs in manifest.outputs.items() if name not in lists for output in outputs}
+        for file in staged - kept:
+            self._files.delete(file)
 
     def close(self, has_failed: bool) -> None:
         with ExitStack() as closing:  # all of them, whatever one of them raises
