@@ -11,7 +11,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.02
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = 90.0) -> T:
+def until(condition: Callable[[], T], what: str, seconds: float = 200.0) -> T:
     """Wait until something outside of this process is so, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import traceback
 from collections.abc import Callable
 
@@ -69,6 +70,15 @@ def short_repr(value: object) -> str:
     if len(text) <= _LONGEST_REPR:
         return text
     return f"{text[: _LONGEST_REPR - 1]}…{text[-1]} ({_type_name(value)})"
+
+
+def shown_command(*words: str) -> str:
+    """A command as one can copy it from a message.
+
+    >>> print(shown_command("chmod", "go-w", "my flows/checkpoint"))
+    `chmod go-w 'my flows/checkpoint'`
+    """
+    return f"`{shlex.join(words)}`"
 
 
 def describe_exception(error: BaseException) -> str:

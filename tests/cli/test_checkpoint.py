@@ -38,7 +38,7 @@ def told(*arguments, code=0):
 
 def follow(message):
     """Do what an error says: the first command that it names."""
-    (line,) = [part for part in message.split("'") if part.startswith("penstock checkpoint")][:1]
+    (line,) = [part for part in message.split("`") if part.startswith("penstock checkpoint")][:1]
     told(*shlex.split(line)[2:])
 
 
@@ -49,6 +49,65 @@ def test_show(tmp_path):
     assert any(line.startswith("last batch 0, on local,") and "its output is out" in line for line in lines)
     assert 'read       orders: {"items": 7}' in lines
     assert any(line.startswith("knows      count (state by key function): 3 keys, ") for line in lines)
+
+
+CHANGES = {
+    "a window's length": (
+        lambda keyed: keyed.window(ps.windows.tumbling(4, time=int)).count(name="op"),
+        lambda keyed: keyed.window(ps.windows.tumbling(10, time=int)).count(name="op"),
+    ),
+    "how often windows begin": (
+        lambda keyed: keyed.window(ps.windows.tumbling(4, time=int)).count(name="op"),
+        lambda keyed: keyed.window(ps.windows.sliding(4, every=2, time=int)).count(name="op"),
+    ),
+    "what a window makes": (
+        lambda keyed: keyed.window(ps.windows.session(4, time=int)).count(name="op"),
+        lambda keyed: keyed.window(ps.windows.session(4, time=int)).collect(name="op"),
+    ),
+    "what a key remembers": (lambda keyed: keyed.dedupe(name="op"), lambda keyed: keyed.count(name="op")),
+    "a count that was a function": (
+        lambda keyed: keyed.stateful_map(lambda s, x: (s + x, s), init=int, name="op"),
+        lambda keyed: keyed.count(name="op"),
+    ),
+    "the clock of a ttl": (
+        lambda keyed: keyed.stateful_map(lambda s, x: (s, x), init=int, ttl=5, time=int, name="op"),
+        lambda keyed: keyed.stateful_map(lambda s, x: (s, x), init=int, ttl=5, name="op"),
+    ),
+    "how far a join looks": (
+        lambda keyed: keyed.join(keyed, within=3, time=int, name="op"),
+        lambda keyed: keyed.join(keyed, within=9, time=int, name="op"),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_operator_of_the_same_name_is_refused_and_the_named_command_lets_it_begin_anew(tmp_path, change):
+    before, after = (
+        lambda flow, n, make=make: make(orders(flow, n).key_by(lambda x: x % 3)) for make in CHANGES[change]
+    )
+    run(tmp_path, 5, before)
+    with pytest.raises(ps.CheckpointError, match="'op' was .* and is ") as refused:
+        run(tmp_path, 9, after)
+    follow(str(refused.value))
+    run(tmp_path, 9, after)
+
+
+def test_commands_in_messages_can_be_copied_from_paths_with_spaces(tmp_path):
+    run(tmp_path, 5, counted(), at="my flows")
+    with pytest.raises(ps.CheckpointError, match="my flows") as refused:
+        run(tmp_path, 9, counted("it's"), at="my flows")
+    follow(str(refused.value))
+    run(tmp_path, 9, counted("it's"), at="my flows")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_what_another_user_may_have_planted_is_not_copied(tmp_path):
+    run(tmp_path, 5, counted())
+    os.chown(tmp_path / "checkpoint", 12345, -1)
+    assert "belongs to another user (id 12345)" in str(
+        CliRunner().invoke(command, ["copy", str(tmp_path / "checkpoint"), str(tmp_path / "mine")]).exception
+    )
+    assert not (tmp_path / "mine").exists()
 
 
 def test_verify_finds_every_damaged_file(tmp_path):

@@ -52,6 +52,51 @@ def test_a_failure_closes_on_the_same_thread(tmp_path, engine):
     assert len(set(sink.threads)) == 1
 
 
+class Down(ps.Sink):
+    def open(self):
+        raise ConnectionError("database is down")
+
+
+class Dying(ps.Sink):
+    def open(self):
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("sink", [Down, Dying])
+@pytest.mark.parametrize("engine", ["sequential", "local", "local, checkpoint", "spark"])
+def test_what_open_raises_is_the_sinks(tmp_path, engine, sink):
+    flow = ps.Flow("orders")
+    flow.read(ps.sources.items(range(5))).write(sink(), name="base")
+    with pytest.raises(ps.SinkError, match=r"sink 'base' of flow 'orders' .* failed when it was opened: ") as told:
+        flow.run(ENGINES[engine](tmp_path))
+    assert isinstance(told.value.__cause__, ConnectionError | SystemExit)
+
+
+class Inner(ps.Sink, ps.SinkWriter):
+    """Its `write` runs into an error of Penstock's own: perhaps it runs a flow."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def open(self):
+        return self
+
+    def write(self, values):
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [ps.FlowError("inner flow broke"), ps.ConservationError("mine")], ids=repr)
+@pytest.mark.parametrize("engine", ["sequential", "local"])
+def test_errors_of_our_tree_from_a_users_sink_name_it(tmp_path, engine, error):
+    flow = ps.Flow("orders")
+    flow.read(ps.sources.items(range(5))).write(Inner(error), name="base")
+    with pytest.raises(
+        ps.SinkError, match=r"sink 'base' of flow 'orders' .* failed.*: (FlowError|ConservationError)"
+    ) as told:
+        flow.run(ENGINES[engine](tmp_path))
+    assert told.value.__cause__ is error
+
+
 class Refusing(ps.Sink):
     def open(self):
         raise ps.SinkError("no such database")

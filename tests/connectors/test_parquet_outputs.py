@@ -182,3 +182,10 @@ def test_what_is_overwritten_by_nothing_gives_way_to_a_file_without_rows(tmp_pat
     write(ps.sinks.parquet(tmp_path, "a long", mode="overwrite"), [])
     assert len(visible(tmp_path)) == 1
     assert read(ps.sources.parquet(tmp_path)) == []
+
+
+def test_what_no_parquet_file_can_hold_is_not_blamed_on_the_disk(tmp_path):
+    flow = ps.Flow("parquet")
+    flow.read(ps.sources.items([{"a": {}}])).write(ps.sinks.parquet(tmp_path / "out"))
+    with pytest.raises(ps.SinkError, match=r"can hold these rows: .*'a'.*give a schema="):
+        flow.run("local")

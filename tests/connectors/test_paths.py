@@ -21,6 +21,8 @@ ELSEWHERE = [
     "abfss://c@a.dfs/x",
     "hdfs:///x",
     "https://example.com/x",
+    "hdfs:/x",
+    "s3:/bucket/x",
 ]
 
 
@@ -52,6 +54,20 @@ def test_a_file_uri_is_a_local_path(tmp_path, monkeypatch):
     assert read(ps.sources.parquet(uri)) == [{"n": 1}]
     assert read(ps.sources.parquet(f"{uri}/*.parquet")) == [{"n": 1}]
     assert pa.parquet.read_table(tmp_path / "a b").num_rows == 1
+
+
+def test_the_form_in_which_java_shows_a_file_uri_is_a_local_path_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(ps.sinks.json(f"file:{tmp_path}/out"), [{"n": 1}])
+    assert os.listdir(tmp_path) == ["out"]
+    assert read(ps.sources.json(f"file:{tmp_path}/out")) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("path", ["", " ", "a\0b", 5])
+def test_what_is_no_path_is_refused(path):
+    for make in MAKERS[4:]:
+        with pytest.raises(ps.FlowError, match="sink: path= is the path of a directory"):
+            make(path)
 
 
 @pytest.mark.parametrize("name", ["12:30", "C:\\x", "c:x", "s3:bucket"])

@@ -49,7 +49,7 @@ def test_a_checkpoint_of_a_newer_version_says_so(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(files_module, "FORMAT", 99)
         run(tmp_path)
-    with pytest.raises(ps.CheckpointError, match=r"has format 99, and this version of Penstock reads format 2"):
+    with pytest.raises(ps.CheckpointError, match=r"has format 99, and this version of Penstock reads format 3"):
         run(tmp_path)
 
 
@@ -58,6 +58,23 @@ def test_a_checkpoint_from_before_there_were_seals_is_refused(tmp_path):
     (tmp_path / "checkpoint" / "penstock.json").write_text('{"flow": "root", "query": "ab", "buckets": 1}')
     with pytest.raises(ps.CheckpointError, match=r"penstock.json is damaged"):
         run(tmp_path)
+
+
+def test_a_start_that_fails_lets_go_of_the_checkpoint(tmp_path):
+    run(tmp_path)
+    run(tmp_path, 12)
+    (tmp_path / "checkpoint" / "manifests" / "0000000002").mkdir()
+    with pytest.raises(ps.CheckpointError, match="0000000002"):
+        run(tmp_path, 13)
+    (tmp_path / "checkpoint" / "manifests" / "0000000002").rmdir()
+    assert run(tmp_path, 14) == list(range(14))
+
+
+@pytest.mark.parametrize("path", ["", " ", 5, "a\0b"])
+@pytest.mark.parametrize("engine", [ps.engines.Local, ps.engines.Spark])
+def test_what_is_no_path_is_refused(engine, path):
+    with pytest.raises(ps.FlowError, match=r"checkpoint= is the path of a directory"):
+        engine(checkpoint=path)
 
 
 def test_what_stays_does_not_grow_with_the_number_of_batches(tmp_path, monkeypatch):

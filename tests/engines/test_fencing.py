@@ -1,6 +1,8 @@
 """Output is never written twice: not by an older copy of a checkpoint, nor by two copies that go on."""
 
+import os
 import random
+import shlex
 import shutil
 from contextlib import suppress
 
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 import penstock as ps
 from penstock.cli.checkpoint import checkpoint as command
 from penstock.engines.durable.claims import Claims
+from penstock.state.files import Files
 from tests.durable_flows import write_numbers
 from tests.killed_flow import written
 
@@ -199,3 +202,62 @@ def test_rewinding_leaves_what_is_not_ours_and_hides_no_loss(tmp_path):
     shutil.move(tmp_path / "older-out", tmp_path / "out")
     with pytest.raises(ps.CheckpointError, match="is missing, and no command can make it again"):
         told("rewind", tmp_path / "checkpoint")
+
+
+def two_sinks(tmp_path, upto, second):
+    flow = ps.Flow("fenced")
+    numbers = flow.read(ps.sources.text(write_numbers(tmp_path / "in", upto)), name="numbers")
+    numbers.filter(lambda line: int(line) < 100).write(ps.sinks.text(tmp_path / "first"), name="s1")
+    numbers.write(ps.sinks.text(tmp_path / second), name="s2")
+    flow.run(ps.engines.Local(threads=1, checkpoint=tmp_path / "checkpoint"))
+    return [int(line) for line in written(tmp_path, second)]
+
+
+def test_an_older_state_of_one_of_two_outputs_is_refused_wherever_it_is_put(tmp_path):
+    two_sinks(tmp_path, 100, "second")
+    shutil.copytree(tmp_path / "second", tmp_path / "backup")
+    two_sinks(tmp_path, 200, "second")
+    with pytest.raises(ps.CheckpointError, match="is behind this checkpoint"):
+        two_sinks(tmp_path, 300, "backup")
+    (tmp_path / "second").rename(tmp_path / "moved")
+    assert two_sinks(tmp_path, 300, "moved") == list(range(300))
+
+
+def test_output_in_a_directory_that_an_older_checkpoint_does_not_know_can_be_rolled_back(tmp_path):
+    run(tmp_path, 100)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "older")
+    assert run(tmp_path, 200, out="new") == list(range(100, 200))
+    with pytest.raises(ps.CheckpointError, match="is ahead of this checkpoint") as refused:
+        run(tmp_path, 300, "older", out="new")
+    (line,) = [part for part in str(refused.value).split("`") if part.startswith("penstock checkpoint rewind")]
+    assert f"{tmp_path / 'new'}: 1 files deleted" in told(*shlex.split(line)[2:])
+    assert run(tmp_path, 300, "older", out="new") == list(range(100, 300))
+    assert run(tmp_path, 400, "older", out="new") == list(range(100, 400))
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"{{{", b"7", b"[" * 100_000, b'[5, "q", "batch", "lineage"]'])
+def test_a_claim_that_was_made_up_is_named(tmp_path, body):
+    run(tmp_path, 100)
+    Files(str(tmp_path / "out" / ".penstock"), key=b"").create("claims/0000000005", body)
+    with pytest.raises(ps.CheckpointError, match=r"claims/0000000005 is damaged"):
+        run(tmp_path, 200)
+
+
+def test_files_with_other_names_are_left_alone(tmp_path):
+    run(tmp_path, 100)
+    (tmp_path / "out" / ".penstock" / "claims" / "\u00b2").write_text("x")
+    (tmp_path / "out" / "part-\u00b2.txt").write_text("mine\n")
+    assert run(tmp_path, 200) == list(range(200))
+
+
+def test_what_runs_have_left_half_written_in_the_output_is_swept_out_in_time(tmp_path):
+    run(tmp_path, 100)
+    left = [tmp_path / "out" / f".{'a' * 32}.tmp", tmp_path / "out" / ".penstock" / "claims" / ".0000000001.abc"]
+    for path in left:
+        path.write_text("half")
+    run(tmp_path, 200)
+    assert all(path.exists() for path in left), "another run may be writing them"
+    for path in left:
+        os.utime(path, (1e9, 1e9))
+    run(tmp_path, 300)
+    assert not any(path.exists() for path in left)

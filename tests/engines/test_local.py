@@ -484,3 +484,11 @@ def test_threads_coming_and_going_under_load():
     job.wait()
     assert result.items == [(x + 1, x) for x in range(60_000)]
     assert totals.items == [(x % 7, x // 7 + 1) for x in range(60_000)]
+
+
+def test_nothing_piles_up_where_every_operator_has_its_own_thread():
+    flow = ps.Flow("test")
+    flow.read(ps.sources.items(range(3000))).map(str).write(ps.sinks.null())
+    job = flow.start(ps.engines.Local(threading="dedicated", queue_size=2))
+    job.wait(timeout=60)
+    assert job._run.scheduler.is_empty

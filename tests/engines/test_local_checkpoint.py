@@ -296,5 +296,21 @@ def test_a_changed_flow_is_refused(tmp_path):
         flow.run(ps.engines.Local(checkpoint=tmp_path / "checkpoint"))
 
     run("a")
-    with pytest.raises(ps.CheckpointError, match="'counted' was state by key a and is state by key b"):
+    with pytest.raises(ps.CheckpointError, match="'counted' was running count by key a and is running count by key b"):
         run("b")
+
+
+def test_a_list_keeps_what_another_sink_was_given_too(tmp_path):
+    """Staged files are named by their content: what one sink is done with may be the only copy of the list's."""
+
+    def run(count):
+        flow = ps.Flow("same")
+        numbers = flow.read(ps.sources.items(list(range(count))), name="numbers")
+        sink, called = ps.sinks.collect(), []
+        numbers.write(ps.sinks.call(called.append), name="called")
+        numbers.write(sink, name="kept")
+        flow.run(shuffled(1, checkpoint=tmp_path / "checkpoint", checkpoint_seconds=0))  # many batches
+        return sink.items, called
+
+    assert run(50) == (list(range(50)), list(range(50)))
+    assert run(80) == (list(range(80)), list(range(50, 80)))

@@ -141,7 +141,7 @@ def test_priorities_that_change_at_any_time_are_found_within_a_round():
     while (cell := scheduler.pick()) is not cells[0]:
         scheduler.add(cell)
         picked_before += 1
-        assert picked_before <= 260  # four at each pick have their turn
+        assert picked_before <= 340  # three at each pick have their turn
 
 
 def test_one_whose_priority_has_fallen_is_not_picked_for_what_it_was():
@@ -170,11 +170,11 @@ def test_everybody_is_looked_at_equally_often_and_nobody_starves():
         found[cell.name] += 1
         scheduler.add(cell)
     assert len(found) == 50
-    assert max(found.values()) < 1.5 * min(found.values())
+    assert max(found.values()) < 1.6 * min(found.values())
     assert max(policy.asked.values()) < 1.5 * min(policy.asked.values())
 
 
-@pytest.mark.parametrize(("policy", "most"), [(Highest, 8), (HighestNotified, 1), (HighestFixed, 0)])
+@pytest.mark.parametrize(("policy", "most"), [(Highest, 5), (HighestNotified, 1), (HighestFixed, 0)])
 @pytest.mark.parametrize("count", [10, 1000])
 def test_a_pick_among_a_thousand_asks_no_more_than_one_among_ten(policy, most, count):
     policy = policy()

@@ -81,7 +81,7 @@ def test_a_share_follows_all_inputs(workers):
 
 def test_a_share_costs_no_more_where_a_flow_forks_and_rejoins_often():
     def build(flow):
-        stream = numbers(flow, 10)
+        stream = numbers(flow, 200)
         for _ in range(25):
             stream = stream.zip(stream).map(lambda pair: pair[0])
         stream.write(ps.sinks.null(), name="sink")

@@ -44,6 +44,18 @@ def test_whatever_an_operator_raises_is_told(operator):
         check(operator, name)
 
 
+def test_runs_leave_no_thread_and_no_connection_behind():
+    def run_and_count():
+        made("map", lambda x: x).run(ps.engines.Spark(parallelism=1))
+        return set(threading.enumerate())
+
+    run_and_count()  # a session has threads of its own
+    before = run_and_count()
+    for _ in range(3):
+        run_and_count()
+    until(lambda: len(set(threading.enumerate()) - before) == 0, "the end of the threads that Spark has called on")
+
+
 def test_a_stuck_task_does_not_hold_stop(tmp_path):
     folder = str(tmp_path)
 

@@ -151,7 +151,7 @@ def test_a_checkpoint_of_another_flow_is_refused(tmp_path):
     run("one", "a")
     with pytest.raises(ps.CheckpointError, match="belongs to the flow 'one', not to 'two'"):
         run("two", "a")
-    with pytest.raises(ps.CheckpointError, match="'counted' was state by key a and is state by key b"):
+    with pytest.raises(ps.CheckpointError, match="'counted' was running count by key a and is running count by key b"):
         run("one", "b")
     with pytest.raises(ps.CheckpointError, match="rename .*checkpoint counted renamed"):
         run("one", "a", operator="renamed")

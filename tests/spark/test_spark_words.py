@@ -40,6 +40,7 @@ def at_23(what):
 
 DEATHS = {
     "an exit": (lambda: os._exit(3), "ended itself with exit code 3"),
+    "an exit as if all were well": (lambda: os._exit(0), "ended itself with exit code 0"),
     "a segmentation fault": (lambda: ctypes.string_at(0), "SIGSEGV"),
     "a lack of memory": (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL.*memory"),
 }
@@ -49,6 +50,7 @@ DEATHS = {
     ("how", "keyed"),
     [
         pytest.param("an exit", False, marks=pytest.mark.long),
+        ("an exit as if all were well", False),
         ("a segmentation fault", True),
         pytest.param("an exit", True, marks=pytest.mark.long),
         pytest.param("a segmentation fault", False, marks=pytest.mark.long),

@@ -1,6 +1,7 @@
 """States of a task: what a commit keeps, what a cache may and may not show, and what is found out when it is read."""
 
 import itertools
+import pickle
 import threading
 
 import pytest
@@ -277,6 +278,19 @@ def test_a_state_that_cannot_be_kept_is_named(files):
         task.commit()
     assert len(files.names("state")) == 1
     assert task.get(BUCKET, "fine", None) == states(files, chains, cache)["fine"] == 1
+
+
+def test_an_engine_may_bring_its_own_way_to_pickle(files):
+    seen = []
+
+    def dumps(value):
+        seen.append(value)
+        return pickle.dumps(value)
+
+    task = TaskStates(files, "query", {}, Cache(), dumps)
+    task.change(BUCKET, {"a": 1})
+    assert states(files, task.commit()) == {"a": 1}
+    assert seen == [({"a": 1}, [])]
 
 
 def test_one_flipped_bit_anywhere_is_found(tmp_path):

@@ -84,9 +84,12 @@ def rename(path: str, names: tuple[str, ...], drop: tuple[str, ...], add: tuple[
 
 @checkpoint.command()
 @_PATH
-def rewind(path: str) -> None:
+@click.option(
+    "--directory", multiple=True, metavar="DIR", help="A directory that this checkpoint knows nothing of yet."
+)
+def rewind(path: str, directory: tuple[str, ...]) -> None:
     """Roll the output back to this checkpoint: delete the files that later batches have written."""
-    for sink, count in keeping.rewind(path).items():
+    for sink, count in keeping.rewind(path, directory).items():
         click.echo(f"{sink}: {count} files deleted")
 
 

@@ -182,7 +182,7 @@ def main() -> None:
             # Whoever read our output has had enough, as `head` does: that is no failure to tell about.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_FAILED)
-        if error.__cause__ is not None:
+        if not isinstance(error.__cause__, OSError | None):  # the message says what the system has said
             click.echo(describe_traceback(error.__cause__), err=True, nl=False)
         click.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(_WRONG if isinstance(error, FlowError) else _FAILED)

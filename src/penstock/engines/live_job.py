@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.clock import Clock
 from penstock.engines.base import AtEnd, BackgroundJob
 from penstock.engines.live_engine import LiveEngine
 from penstock.engines.live_plant import steer
@@ -48,20 +47,23 @@ class LiveJob(BackgroundJob):
         settings = replace(engine.settings, closes_at_end=at_end == "close", knows_changes=checkpoint is not None)
         try:
             graph = platform.charged(graph if checkpoint is None else checkpoint.graph)
-            host = platform.host(Host(platform.clock, self._driver, engine.policy))
-            if checkpoint is not None:
-                seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * checkpoint.seconds)
-                host = replace(host, quiet=checkpoint, flight_seconds=seconds)
-            self._run = build_run(graph, platform.settings(settings), host)
+            self._run = build_run(graph, platform.settings(settings), self._host())
             self._driver.attach(self._run)
             platform.begin(self._run)
-            self._steer(engine, platform.clock)
+            self._steer(engine)
         except BaseException:
             self._leave_checkpoint(has_failed=True)
             raise
         self._background = Background(self._to_the_end, name=f"penstock-{graph.flow}")
 
-    def _steer(self, engine: LiveEngine, clock: Clock) -> None:
+    def _host(self) -> Host:
+        host = self._platform.host(self._engine.policy)
+        if self._checkpoint is None:
+            return host
+        seconds = max(_LEAST_FLIGHT_SECONDS, _FLIGHT_SHARE * self._checkpoint.seconds)
+        return replace(host, quiet=self._checkpoint, flight_seconds=seconds)
+
+    def _steer(self, engine: LiveEngine) -> None:
         """Let threads, replicas and helpers find their own number."""
         if engine.elastic is not None and isinstance(self._driver, Pool):
             steer(self._run, self._driver, self._platform.gauge(), engine.elastic)
@@ -140,7 +142,7 @@ class LiveJob(BackgroundJob):
         return replace(report, batches=tuple(self._checkpoint.reports))
 
     def _leave_checkpoint(self, has_failed: bool) -> None:
-        """Once, whoever is first."""
+        """Once, by the first thread that gets here."""
         checkpoint, self._open_checkpoint = self._open_checkpoint, None
         if checkpoint is not None:
             checkpoint.leave(has_failed)

@@ -47,9 +47,8 @@ class LivePlant:
             case SetReplicas(operator=name):
                 self._rescale(name, int(change.after))
             case SetHelping(helper=helper, helped=helped):
-                run = self._run
-                run.help_shares.set_share(helper, helped, change.after)
-                self._rescale(helped, run.cell_of(helped).figures.most_workers)
+                self._run.help_shares.set_share(helper, helped, change.after)
+                self._rescale(helped, self._run.cell_of(helped).figures.most_workers)
             case _:
                 return False
         return True

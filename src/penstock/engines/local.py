@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.clock import Clock, SystemClock
+from penstock.connectors.files.discover import checked_folder
 from penstock.elasticity.loop import Elastic
 from penstock.engines.base import AtEnd, Job
 from penstock.engines.live_engine import LiveEngine
@@ -94,7 +95,9 @@ class Local(LiveEngine):
         super().__init__(options, self.has_gil, is_elastic=threads == "auto" and driver is None)
         self.clock = clock or SystemClock()
         self._driver = driver
-        self.checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+        self.checkpoint = (
+            None if checkpoint is None else checked_folder(f"engine {self.name!r}: checkpoint=", checkpoint)
+        )
         self.checkpoint_seconds = checkpoint_seconds
 
     @property
@@ -140,8 +143,8 @@ class RealThreads:
     def gauge(self) -> Gauge:
         return self.look_at_machine()
 
-    def host(self, host: Host) -> Host:
-        return host
+    def host(self, policy: SchedulingPolicy) -> Host:
+        return Host(self.clock, self.driver, policy)
 
     def begin(self, run: Run) -> None:
         """Nothing has to know about it but the driver."""

@@ -8,6 +8,7 @@ from penstock.clock import Clock
 from penstock.engines.live_meter import Gauge
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report
+from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.pool import Driver
 from penstock.runtime.run import Run
 from penstock.runtime.running.host import Host
@@ -37,12 +38,12 @@ class Platform(Protocol):
         """Where the cores are, and how busy."""
         ...
 
-    def host(self, host: Host) -> Host:
-        """The same, with what this platform does between batches."""
+    def host(self, policy: SchedulingPolicy) -> Host:
+        """What the run lives on."""
         ...
 
     def begin(self, run: Run) -> None:
-        """The cells of the run are made, and no worker works yet."""
+        """The cells of the run are made, and nobody works yet."""
         ...
 
     def report(self, run: Run, engine: str) -> Report:

@@ -177,7 +177,7 @@ class SequentialRun:
         heapq.heappush(self._ready, -actor.number)
 
     def wait_for(self, awaitable: Callable[[], Any], timeout_seconds: float | None) -> Any:
-        """SequentialRun a coroutine to its end on this run's event loop."""
+        """Run a coroutine to its end on this run's event loop."""
         if self._async_runner is None:
             self._async_runner = asyncio.Runner()
         try:
@@ -209,7 +209,7 @@ class SequentialRun:
         return idle_seconds
 
     def _settle(self) -> None:
-        """SequentialRun the actors that have something to do, the last in the flow first, until none has."""
+        """Run the actors that have something to do, the last in the flow first, until none has."""
         while self._ready and not self.stop.at_once:
             actor = self.actors[-heapq.heappop(self._ready)]
             if not actor.is_done:

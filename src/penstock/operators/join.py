@@ -40,8 +40,13 @@ class Join(TimedLogic):
 
     def __init__(self, within: Span, how: JoinKind) -> None:
         self._within = within
+        self._how = how
         self._keeps = (how in ("left", "outer"), how == "outer")
         self.fires_outputs = any(self._keeps)
+
+    @property
+    def told(self) -> str:
+        return f"{self._how} join within {self._within.seconds} s"
 
     def create(self) -> _Sides:
         return _Sides()

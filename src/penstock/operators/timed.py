@@ -29,6 +29,11 @@ class TimedLogic(ABC):
     fires_outputs: bool = True
     """Whether timers give outputs; otherwise they only let go of what is no longer needed."""
 
+    @property
+    @abstractmethod
+    def told(self) -> str:
+        """What it is, in words that change when states of another one can't be gone on with."""
+
     @abstractmethod
     def create(self) -> Any:
         """The state of a key that was never seen."""

@@ -43,6 +43,8 @@ class Aggregate:
     finish: Callable[[Any], Any] | None = None
     merge: Callable[[Any, Any], Any] | None = None
     """Joins two accumulators; without it, sessions keep their tuples until they close."""
+    told: str = "aggregate"
+    """What it makes of them, in a word."""
 
     def finished(self, accumulator: Any) -> Any:
         return accumulator if self.finish is None else self.finish(accumulator)
@@ -57,8 +59,8 @@ def _append(values: list[Any], value: Any) -> list[Any]:
     return values
 
 
-COUNT = Aggregate(init=int, add=_count, merge=operator.add)
-COLLECT = Aggregate(init=list, add=_append)
+COUNT = Aggregate(init=int, add=_count, merge=operator.add, told="count")
+COLLECT = Aggregate(init=list, add=_append, told="list")
 
 
 def window_logic(spec: WindowSpec, aggregate: Aggregate) -> TimedLogic:
@@ -76,6 +78,11 @@ class FixedWindows(TimedLogic):
         self._every = every
         self._aggregate = aggregate
         self.exact = not (length.is_whole and every.is_whole)
+
+    @property
+    def told(self) -> str:
+        every = "" if self._every == self._length else f" every {self._every.seconds} s"
+        return f"{self._aggregate.told} of windows of {self._length.seconds} s{every}"
 
     def create(self) -> dict[Time, Any]:
         return {}
@@ -149,6 +156,10 @@ class SessionWindows(TimedLogic):
     def __init__(self, gap: Span, aggregate: Aggregate) -> None:
         self._gap = gap
         self._aggregate = aggregate
+
+    @property
+    def told(self) -> str:
+        return f"{self._aggregate.told} of sessions with a gap of {self._gap.seconds} s"
 
     def create(self) -> _Sessions:
         return _Sessions()

@@ -80,11 +80,12 @@ def is_fatal(node: Node, error: BaseException) -> bool:
 
 
 def _is_users_own(node: Node, error: BaseException) -> bool:
-    """Whether an error of our tree came out of the user's function: then somebody else's code is on its way here.
+    """Whether an error of our tree came out of the user's code: then that is on its way here.
 
-    Sources and sinks are asked to raise ours.
+    Sources are asked to raise a `SourceError`, and sinks a `SinkError`.
     """
-    if isinstance(node.kind, Reads | Writes) or not isinstance(error, PenstockError):
+    asked = {Reads: SourceError, Writes: SinkError}.get(type(node.kind))
+    if not isinstance(error, PenstockError) or type(error) is asked:
         return False
     return any(not is_ours(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__))
 

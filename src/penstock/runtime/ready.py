@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell
 
 MOST_COMPARED = 8
-"""How many operators a policy whose priorities may change at any time is asked about at a pick."""
-_BEST_KNOWN = 2
-"""Where more are ready: as many of those with the largest priorities when the policy was asked last."""
-_IN_TURN = 4
-"""And as many in turn, of all that are ready; what is left is for those that are new."""
+"""So many ready operators are all compared at each pick, where their priorities may change at any time."""
+_IN_TURN = 3
+"""Of more than that, as many in turn: with the best that is known and one that is new, five are asked about."""
 _FEW_STALE = 64
 
 
@@ -206,7 +204,7 @@ class InOrder(ReadyList):
 class Sampled(ReadyList):
     """For priorities that may change at any time: the best of a few, which are asked about at every pick.
 
-    Few operators are all compared. Of many, those that had the largest priorities before, those that are new, and some
+    Few operators are all compared. Of many, the one that had the largest priority before, those that are new, and some
     others in turn: so a priority that stays is always found, and one that has changed as soon as its turn comes. Every
     operator has its turn once in each round; where in the next one, is drawn when it becomes ready.
     """
@@ -252,13 +250,12 @@ class Sampled(ReadyList):
         if self._next >= len(turn):
             self._next = 0
         self._next, first = min(len(turn), self._next + _IN_TURN), self._next
-        # The first in the order is the best that is known, and the next is not far from it. One that is asked about
-        # twice does no harm.
-        best = [entry[2] for entry in order[:_BEST_KNOWN] if entry[2].entry is entry]
+        # The first in the order is the best that is known. One that is asked about twice does no harm.
+        best = [order[0][2]] if order else []
         return [*self._asked_for, *best, *turn[first : self._next]]
 
     def asks(self, ready: int, news: int) -> int:
-        return min(ready, MOST_COMPARED)
+        return ready if ready <= MOST_COMPARED else _IN_TURN + 2
 
     def take(self, asked: Sequence[Ready], priorities: Sequence[float]) -> Cell | None:
         if not asked:

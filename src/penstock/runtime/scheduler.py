@@ -24,7 +24,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None], seed: int = 0, is_asked: bool = True
+        self, policy: SchedulingPolicy, on_ready: Callable[[Cell], None], is_asked: bool = True, seed: int = 0
     ) -> None:
         self.policy = policy
         """Changed by `set_policy` only."""

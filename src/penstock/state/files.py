@@ -27,7 +27,7 @@ from penstock.errors import CheckpointError, describe_exception
 KEY_VARIABLE = "PENSTOCK_CHECKPOINT_KEY"
 SYNC_VARIABLE = "PENSTOCK_FSYNC"
 """Where it is set, what is written outlives a power cut as well, and takes as long as the disk takes."""
-FORMAT = 2
+FORMAT = 3
 """What this version writes, and the only one that it reads. 1 had no seals."""
 _SEAL = re.compile(rb"penstock (\d{1,9}) ([0-9a-f]{64})\n")
 _HASHED_BYTES = 1 << 20
@@ -208,7 +208,7 @@ class Files:
         except OSError as error:
             raise CheckpointError(
                 f"can't {verb} {self.path(name)}: {describe_exception(error)}; "
-                "the checkpoint must be a folder that this user may read and write, on a disk with space left"
+                f"{self.root!r} must be a folder that this user may read and write, on a disk with space left"
             ) from error
 
 

@@ -83,7 +83,8 @@ class _LogRecord:
 class _Replay:
     """Where everything stands after some records."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self.latest: Manifest | None = None
         self.chains: dict[BucketId, SegmentChain] = {}
         self._full_batch = 0
@@ -101,10 +102,13 @@ class _Replay:
             {**chains, **manifest.chains} if is_full else None,
         )
 
+    def _path_of(self, record: _LogRecord) -> str:
+        return self._files.path(manifest_name(record.manifest.batch))
+
     def apply(self, record: _LogRecord) -> None:
         if self.latest is not None and (record.after, record.before) != (self.latest.batch, self.latest.lineage):
             raise CheckpointError(
-                f"{manifest_name(record.manifest.batch)} follows batch {record.after}, and what is there before it is "
+                f"{self._path_of(record)} follows batch {record.after}, and what is there before it is "
                 f"batch {self.latest.batch} of this or another copy of the checkpoint: a manifest is missing or was "
                 "swapped; restore it, or start with a new checkpoint"
             )
@@ -113,7 +117,7 @@ class _Replay:
             self._full_batch = record.manifest.batch
         elif self.latest is None:
             raise CheckpointError(
-                f"{manifest_name(record.manifest.batch)} follows batch {record.after}, whose manifest is missing: "
+                f"{self._path_of(record)} follows batch {record.after}, whose manifest is missing: "
                 "restore it, or start with a new checkpoint"
             )
         else:
@@ -136,7 +140,7 @@ class Manifests:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._now = _Replay()
+        self._now = _Replay(self._files)
 
     def write(self, manifest: Manifest, is_whole: bool = False) -> bool:
         """Declare a batch done, unless it is: then say False and change nothing.
@@ -184,7 +188,7 @@ class Manifests:
         past = [name for name in names if name <= manifest_name(keep_from)]
         recent = self._from_full(past)
         records = [*recent, *self._records(names[len(past) :])]
-        replay, needed = _Replay(), set[str]()
+        replay, needed = _Replay(self._files), set[str]()
         for number, record in enumerate(records):
             replay.apply(record)
             if number >= len(recent) - 1:  # what lies between the full one and this is only the way to its chains
@@ -197,7 +201,7 @@ class Manifests:
         return needed
 
     def _replayed(self, names: Sequence[str]) -> _Replay:
-        replay = _Replay()
+        replay = _Replay(self._files)
         for record in self._from_full(names):
             replay.apply(record)
         return replay

@@ -15,7 +15,7 @@ from penstock.errors import FlowError, SourceError
 _URI = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]+)://(?P<host>[^/]*)(?P<rest>.*)", re.DOTALL)
 # `Path("s3://bucket/x")` has lost a slash by the time that it comes here.
 _URI_OF_A_PATH = re.compile(
-    r"(?P<scheme>s3[an]?|gs|gcs|abfss?|wasbs?|adl|az|hdfs|https?|ftp|sftp|dbfs|file):/(?P<host>)(?P<rest>.*)", re.DOTALL
+    r"(?P<scheme>s3[an]?|gs|gcs|abfss?|wasbs?|adl|az|hdfs|https?|ftp|sftp|dbfs|file):(?P<host>)(?P<rest>/.*)", re.DOTALL
 )
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
@@ -34,10 +34,12 @@ def local_path(what: str, path: PathLike) -> str:
 
     >>> local_path("csv source", "file:///data/a%20b.csv"), local_path("csv source", "C:/data/12:30.csv")
     ('/data/a b.csv', 'C:/data/12:30.csv')
+    >>> local_path("csv source", "file:/data/a.csv")  # as Java and Spark show it
+    '/data/a.csv'
     """
-    text = os.fspath(path)
-    found = (_URI if isinstance(path, str) else _URI_OF_A_PATH).match(text)
-    if found is None:
+    text = checked_folder(f"{what}: path=", path) if what.endswith("sink") else os.fspath(path)
+    found = (isinstance(path, str) and _URI.match(text)) or _URI_OF_A_PATH.match(text)
+    if not found:
         return text
     scheme = found["scheme"].lower()
     if scheme != "file":
@@ -50,6 +52,18 @@ def local_path(what: str, path: PathLike) -> str:
     if found["host"] or not found["rest"]:
         raise FlowError(f"{what}: {text!r} names another host; a local file is file:///, then its absolute path")
     return unquote(found["rest"])
+
+
+def checked_folder(what: str, path: object) -> str:
+    """The path of a directory as text.
+
+    >>> checked_folder("engine 'local': checkpoint=", "state/clicks")
+    'state/clicks'
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise FlowError(f"{what} is the path of a directory, not {path!r}")
+    return text
 
 
 def checked_on_change(what: str, on_change: OnChange) -> OnChange:

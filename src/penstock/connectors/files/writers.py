@@ -108,7 +108,7 @@ def unwritable(sink: str, directory: Path, reason: object) -> SinkError:
 
 def part_number(path: Path) -> int:
     digits = path.name.removeprefix("part-").split(".")[0].split("-")[0]
-    return int(digits) if digits.isdigit() else -1
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
 
 
 def encode(encoder: Encoder, values: Sequence[Any], position: int = 0) -> Rejected | None:
@@ -205,8 +205,12 @@ class DirectoryWriter(SinkWriter):
                 if self._file is not None:
                     self._file.close()
             self._temporary.unlink(missing_ok=True)
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise unwritable(self._sink.name, self._directory, reason) from error
+            if not isinstance(error, OSError):
+                raise SinkError(
+                    f"{self._sink.name} sink: no file in {str(self._directory)!r} can hold these rows: {error}; give a "
+                    "schema= of columns that it can hold"
+                ) from error
+            raise unwritable(self._sink.name, self._directory, error.strerror) from error
 
     def _remove_old(self) -> None:
         """What is overwritten goes when the first new file is whole, not before."""

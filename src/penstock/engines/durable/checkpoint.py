@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from penstock.clock import WallClock
 from penstock.engines.durable.fingerprint import changes_to_tell, fingerprint
-from penstock.errors import CheckpointError, FlowError
+from penstock.errors import CheckpointError, FlowError, shown_command
 from penstock.flow.nodes import Graph
 from penstock.state.buckets import FOLDER as STATE
 from penstock.state.files import Files
@@ -86,7 +86,7 @@ class Root:
         folder = os.path.dirname(path)
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            self._check_owner(folder)
+            self.check_owner()
             self._lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as error:
             raise CheckpointError(
@@ -100,9 +100,12 @@ class Root:
                 f"checkpoint {self.root!r} is in use by another run; stop that one first, or give this one another"
             ) from None
 
-    def _check_owner(self, folder: str) -> None:
+    def check_owner(self) -> None:
         """What is in a checkpoint is run as code: no other user may put anything there."""
-        status = os.stat(folder)
+        path = self.files.local_path("lock")
+        if path is None:
+            return
+        status = os.stat(os.path.dirname(path))
         if status.st_uid != os.geteuid():
             raise CheckpointError(
                 f"checkpoint {self.root!r} belongs to another user (id {status.st_uid}), who could make this process "
@@ -111,7 +114,8 @@ class Root:
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise CheckpointError(
                 f"checkpoint {self.root!r} can be written by other users (mode {stat.S_IMODE(status.st_mode):o}), who "
-                f"could make this process run anything: say 'chmod go-w {self.root}', or give another directory"
+                f"could make this process run anything: say {shown_command('chmod', 'go-w', self.root)}, or give "
+                "another directory"
             )
 
 
@@ -127,10 +131,10 @@ class Checkpoint(Root):
             self.operators = fingerprint(graph)
             self.engine = engine
             self._check(about, graph)
+            self.buckets = buckets if self.latest is None else self.latest.buckets
         except BaseException:
             self.leave()
             raise
-        self.buckets = buckets if self.latest is None else self.latest.buckets
 
     @property
     def offsets(self) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ class Claim:
     def to_json(self) -> list[Any]:
         return [self.number, self.query, self.batch, self.lineage]
 
+    @classmethod
+    def from_json(cls, fields: Any) -> Claim:
+        """`ValueError` or `TypeError` for what is no claim."""
+        claim = cls(*fields)
+        if tuple(map(type, claim.to_json())) != (int, str, int, str):
+            raise TypeError("a claim has two numbers and two texts")
+        return claim
+
 
 class Claims:
     """The log of one directory.
@@ -60,15 +69,19 @@ class Claims:
     def all(self) -> list[int]:
         """The numbers that are taken, in order."""
         names = [name.rpartition("/")[2] for name in self._files.names(_LOG)]
-        return [int(name) for name in names if name.isdigit()]
+        return [int(name) for name in names if name.isascii() and name.isdigit()]
 
     def read(self, number: int) -> Claim | None:
         """The claim of a number; `None` if there is none."""
         name = _name(number)
         try:
-            claim = Claim(*json.loads(self._files.unseal(name).body))
+            body = self._files.unseal(name).body
         except FileNotFoundError:
             return None
+        try:
+            claim = Claim.from_json(json.loads(body))
+        except (ValueError, TypeError, RecursionError):  # its seal has no key: others could have made it
+            raise self._files.damaged(name) from None
         if claim.number != number:
             raise self._files.damaged(name)
         return claim
@@ -99,6 +112,13 @@ class Claims:
     def path(self, number: int) -> str:
         """Where a claim is or should be, for people."""
         return self._files.path(_name(number))
+
+    def sweep(self, before: float) -> None:
+        """Delete claims that were left half-written before that time."""
+        for name in self._files.names(_LOG, temporary=True):
+            with suppress(FileNotFoundError):
+                if self._files.modified(name) < before:
+                    self._files.delete(name)
 
     def forget(self, query: str) -> None:
         """Delete the claims of other queries: what they wrote is overwritten."""

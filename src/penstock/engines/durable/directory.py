@@ -12,12 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from penstock.clock import WallClock
 from penstock.connectors.files.writers import FileSink, part_number, unwritable
 from penstock.engines.durable.claims import Claim, Claims
 from penstock.engines.durable.staging import stage_file
-from penstock.errors import CheckpointError, SinkError
+from penstock.errors import CheckpointError, SinkError, shown_command
 from penstock.state.files import Files, sync_folder
 from penstock.state.manifests import Manifest, Output
+
+_GRACE_SECONDS = 3600.0
 
 
 class Directory:
@@ -39,18 +42,21 @@ class Directory:
         """What all files have, where they find it out by themselves."""
 
     def open(self, latest: Manifest | None, known: Sequence[Any]) -> None:
-        """Get ready for a run that goes on after `latest`; `known` is what was kept of all directories."""
-        kept = next((one for one in known if one["directory"] == self._resolved), None)
+        """Get ready for a run that goes on after `latest`.
+
+        `known` is what was kept of this directory, and of those that no sink writes to any more.
+        """
+        kept = next((one for one in known if one["directory"] == self.resolved), None)
         with self._writing():
             mine = self._claims.last(self._query) if self._query is not None and self._path.is_dir() else None
-            if mine is not None:
+            if mine is not None and (kept is not None or mine.batch >= 0):
                 # A directory that was moved is not known, but what it holds is.
-                self._check(mine, [Claim(*one["claim"]) for one in ([kept] if kept is not None else known)], latest)
+                self._check(mine, [Claim(*one["claim"]) for one in known], latest)
             elif kept is not None:
                 raise SinkError(
                     f"{self._sink.name} sink: {str(self._path)!r} no longer knows what this checkpoint has written "
                     "there: it was deleted, moved or overwritten; put it back, write to another directory, or say "
-                    f"'penstock checkpoint rewind {self._files.root}' to go on with what is there"
+                    f"{self._rewinding()} to go on with what is there"
                 )
             if kept is not None:
                 self._old = list(kept["old"])
@@ -58,6 +64,7 @@ class Directory:
             elif mine is None or mine.batch < 0:
                 self._begin(is_ours=mine is not None)
             self._above = max(map(part_number, self._path.glob("part-*")), default=-1)
+            self._sweep()
             self._claim = mine
             if mine is None and self._query is not None:
                 self._claim = self._next_claim(-1, "")
@@ -65,7 +72,7 @@ class Directory:
     def kept(self) -> Any:
         if self._claim is None:
             return None
-        kept: dict[str, Any] = {"directory": self._resolved, "claim": self._claim.to_json(), "old": self._old}
+        kept: dict[str, Any] = {"directory": self.resolved, "claim": self._claim.to_json(), "old": self._old}
         if self._columns is not None and self._sink.agreement is not None:
             agreement = self._sink.agreement
             kept["columns"] = {agreement.kind: agreement.kept(self._columns)}
@@ -123,7 +130,8 @@ class Directory:
             self._remove_old()
 
     @property
-    def _resolved(self) -> str:
+    def resolved(self) -> str:
+        """What a checkpoint knows it by."""
         return str(self._path.resolve())
 
     def _begin(self, is_ours: bool) -> None:
@@ -146,14 +154,15 @@ class Directory:
             return
         where = f"{self._sink.name} sink: the output in {str(self._path)!r}"
         ways = (
-            f"go on with the newest copy of the checkpoint, or say 'penstock checkpoint rewind {self._files.root}' to "
-            "roll the output back to this one"
+            f"go on with the newest copy of the checkpoint, or say {self._rewinding()} to roll the output back to this "
+            "one"
         )
-        if known and mine.batch < known[0].batch:
+        last = max((one.batch for one in known), default=-1)
+        if mine.batch < last:
             raise CheckpointError(
                 f"{where} is behind this checkpoint: {self._claims.path(mine.number + 1)}, with the claim of batch "
-                f"{known[0].batch}, is missing, because the directory was put back to an older state or lost a file; "
-                "restore it, or write to a new directory with a new checkpoint"
+                f"{last}, is missing, because the directory was put back to an older state or lost a file; restore "
+                "it, or write to a new directory with a new checkpoint"
             )
         if mine.batch > batch:
             raise CheckpointError(
@@ -164,6 +173,9 @@ class Directory:
             f"{where} is that of another copy of this checkpoint, which has gone on by itself: its batch {mine.batch} "
             f"is not ours. To write nothing twice, {ways}"
         )
+
+    def _rewinding(self) -> str:
+        return shown_command("penstock", "checkpoint", "rewind", self._files.root, "--directory", str(self._path))
 
     def _number(self, manifest: Manifest) -> int:
         """The number of a batch: claimed, or, where no later run can go on, the next."""
@@ -219,6 +231,15 @@ class Directory:
                     f"{self._sink.name} sink: {str(path)!r} was written by somebody else; this directory has to be "
                     "left to the flows that write to it: move that file away"
                 ) from None
+
+    def _sweep(self) -> None:
+        """Delete what was left half-written by runs that died; what is younger may be another query's at work."""
+        before = WallClock().now() - _GRACE_SECONDS
+        for path in self._path.glob(".*.tmp"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+        self._claims.sweep(before)
 
     def _remove_old(self) -> None:
         """What is overwritten goes when there is something in its place."""

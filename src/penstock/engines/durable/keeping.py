@@ -136,6 +136,7 @@ class _Looks:
 def copy(path: str, to: str) -> None:
     """Make a copy that goes on by itself, with output of its own: it is another query."""
     root = _existing(path)
+    root.check_owner()  # or what another user has put there would be this user's in the copy
     _refuse_damage(path)
     about, latest = _about(root), _finished(root)
     if os.path.isdir(to) and os.listdir(to):
@@ -202,8 +203,8 @@ def rename(path: str, names: Mapping[str, str], drop: Sequence[str] = (), add: S
         root.leave()
 
 
-def rewind(path: str) -> dict[str, int]:
-    """Roll the output in directories back to a checkpoint: how many files went, by sink."""
+def rewind(path: str, directories: Sequence[str] = ()) -> dict[str, int]:
+    """Roll output back to a checkpoint, also in directories that it does not know: how many files went, by sink."""
     root = _held(path)
     try:
         latest, published = root.latest, read_published(root.files)
@@ -212,13 +213,27 @@ def rewind(path: str) -> dict[str, int]:
             raise CheckpointError(f"checkpoint {path!r} has done nothing yet: delete its output, and run the flow")
         is_out = published is not None and published.batch == latest.batch
         sinks = published.sinks if published is not None and is_out else latest.sinks
-        return {name: _rewind(kept, query) for name, kept in sinks.items()}
+        removed = {name: _rewind(Path(kept["directory"]), Claim(*kept["claim"]), query) for name, kept in sinks.items()}
+        known = {kept["directory"] for kept in sinks.values()}
+        for directory in directories:
+            if (resolved := Path(directory).resolve()).is_dir() and str(resolved) not in known:
+                removed[directory] = _rewind(resolved, _first_claim(resolved, query), query)
+        return removed
     finally:
         root.leave()
 
 
-def _rewind(kept: Mapping[str, Any], query: str) -> int:
-    directory, target = Path(kept["directory"]), Claim(*kept["claim"])
+def _first_claim(directory: Path, query: str) -> Claim:
+    """Where a query stood before it wrote anything here."""
+    claims = Claims(directory)
+    found = (claim for number in claims.all() if (claim := claims.read(number)) is not None and claim.query == query)
+    first = next(found, None)
+    if first is None:
+        raise CheckpointError(f"{str(directory)!r} has no output of this checkpoint: there is nothing to roll back")
+    return Claim(first.number - (first.batch >= 0), query, -1, "")
+
+
+def _rewind(directory: Path, target: Claim, query: str) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     claims = Claims(directory)
     owners = {number: claim.query for number in claims.all() if (claim := claims.read(number)) is not None}
@@ -228,7 +243,7 @@ def _rewind(kept: Mapping[str, Any], query: str) -> int:
             f"the output in {str(directory)!r} ends with batch {mine.batch}, and the checkpoint with batch "
             f"{target.batch}: what lies between is missing, and no command can make it again; restore the directory"
         )
-    if owners and target.number < min(owners):
+    if owners and target.batch >= 0 and target.number < min(owners):
         raise CheckpointError(
             f"the checkpoint is too old: {str(directory)!r} no longer knows who wrote what since; restore the directory"
         )

@@ -18,7 +18,7 @@ from penstock.engines.durable.directory import Directory
 from penstock.engines.durable.staging import Staged
 from penstock.errors import CheckpointError, FlowError, describe_exception
 from penstock.flow.nodes import Graph, Node, Writes
-from penstock.runtime.failures import survived
+from penstock.runtime.failures import survived, told
 from penstock.runtime.own_thread import open_on_one_thread
 from penstock.state.files import Files
 from penstock.state.manifests import Manifest, Output, Outputs
@@ -48,10 +48,11 @@ class Publisher:
     def open(self, latest: Manifest | None, published: Mapping[str, Any]) -> None:
         """Get ready, before anything is read: `published` is what each sink said when it last published."""
         known = {**({} if latest is None else latest.sinks), **published}
-        for sink in self._sinks:
-            sink.open(latest, list(known.values()))
-        here = {kept["directory"] for kept in self.kept().values()}
+        here = {sink.directory for sink in self._sinks}
         self._gone = {kept["directory"]: kept for kept in known.values() if kept["directory"] not in here}
+        for sink in self._sinks:  # one that it does not know may be one of those that are gone, moved
+            own = [kept for kept in known.values() if kept["directory"] == sink.directory]
+            sink.open(latest, own or list(self._gone.values()))
 
     def agreed(self, batch: int, outputs: Outputs) -> dict[str, Sequence[Output]]:
         """What is to be committed, with the same columns in all files of a sink; `SinkError` where that can't be."""
@@ -84,11 +85,17 @@ class Publisher:
         return {sink.name: sink.failed for sink in self._sinks}
 
     def forget(self, manifest: Manifest) -> None:
-        """Delete the staged files of a batch that was published for good; a list is filled again from its own."""
-        for sink in self._sinks:
-            if not isinstance(sink, _ListPublication):
-                for output in manifest.outputs.get(sink.name, ()):
-                    self._files.delete(output.file)
+        """Delete the staged files of a batch that was published for good; a list is filled again from its own.
+
+        Files are named by their content, so one may be several sinks'.
+        """
+        lists = {sink.name for sink in self._sinks if isinstance(sink, _ListPublication)}
+        of_lists = [output for name in lists for output in manifest.outputs.get(name, ())]
+        kept = {output.file for output in of_lists}
+        kept |= {output.file for outputs in manifest.collected.values() for output in outputs}
+        staged = {output.file for name, outputs in manifest.outputs.items() if name not in lists for output in outputs}
+        for file in staged - kept:
+            self._files.delete(file)
 
     def close(self, has_failed: bool) -> None:
         with ExitStack() as closing:  # all of them, whatever one of them raises
@@ -116,6 +123,9 @@ def _publication(flow: str, node: Node, files: Files, query: str | None) -> _Pub
 class _Publication:
     """A sink that the driver writes to: its function is called here, at least once for each tuple."""
 
+    directory = ""
+    """Where its files are, if it has any."""
+
     def __init__(self, flow: str, node: Node, files: Files) -> None:
         assert isinstance(node.kind, Writes)
         self.name = node.name
@@ -128,7 +138,11 @@ class _Publication:
 
     def open(self, latest: Manifest | None, known: Sequence[Any]) -> None:
         assert isinstance(self._node.kind, Writes)
-        self._writer = open_on_one_thread(self._node.kind.sink)
+        try:
+            self._writer = open_on_one_thread(self._node.kind.sink)
+        except BaseException as error:
+            found = told(self._flow, [self._node], error, " when it was opened")
+            raise found from found.__cause__
 
     def kept(self) -> Any:
         """What a later run must know, in JSON's types; `None` where there is nothing."""
@@ -209,6 +223,7 @@ class _DirectoryPublication(_Publication):
     def __init__(self, flow: str, node: Node, files: Files, directory: Directory) -> None:
         super().__init__(flow, node, files)
         self._directory = directory
+        self.directory = directory.resolved
 
     def open(self, latest: Manifest | None, known: Sequence[Any]) -> None:
         self._directory.open(latest, known)

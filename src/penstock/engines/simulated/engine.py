@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from penstock.clock import Clock
 from penstock.costs import Cost, Seconds
 from penstock.engines.base import AtEnd, Job
 from penstock.engines.batch_plant import BatchSteering
@@ -139,22 +138,24 @@ class SimulatedBatchJob(LiveJob):
         platform = VirtualBatches(
             engine.machine,
             self._plan,
+            engine.parallelism or engine.cores,
             engine.cores,
             engine.most_slots,
-            engine.parallelism or engine.cores,
             engine.charging,
             until=engine.seconds,
             trigger_seconds=engine.trigger,
             batch_rows=engine.batch_rows,
         )
-        self._stages, self._batches = platform.stages, platform.batches
+        self._clock, self._stages, self._batches = platform.clock, platform.stages, platform.batches
         super().__init__(engine, graph, at_end, platform)
 
-    def _steer(self, engine: LiveEngine, clock: Clock) -> None:
+    def _steer(self, engine: LiveEngine) -> None:
         """Not by the clock, but batch by batch."""
         if engine.elastic is not None:
             elastic, decisions = engine.elastic.for_batches(), self._run.decisions
-            steering = BatchSteering(self._plan, elastic, self._batches, clock, self._simulated.trigger, decisions)
+            steering = BatchSteering(
+                self._plan, elastic, self._batches, self._clock, self._simulated.trigger, decisions
+            )
             self._batches.on_end = steering.after_batch
 
     def metrics(self) -> Mapping[str, OperatorReport]:

@@ -88,7 +88,7 @@ class MicroBatches:
         self._born.append(self._clock.now() - seconds)
 
     def note_processing(self, seconds: float) -> None:
-        """For all tuples of a batch that is how long the batch takes."""
+        """Its batch takes as long as it takes, whatever that is."""
 
     def measured(self) -> Latency:
         """Of the tuples that are out."""

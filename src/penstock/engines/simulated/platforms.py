@@ -19,6 +19,7 @@ from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock,
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import Plan
+from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
 from penstock.runtime.run import Run
 from penstock.runtime.running.host import Host
@@ -79,8 +80,8 @@ class VirtualCores:
         gil = self._gil
         return gauge if gil is None else replace(gauge, gil_seconds=lambda: gil.waited_seconds)
 
-    def host(self, host: Host) -> Host:
-        return host
+    def host(self, policy: SchedulingPolicy) -> Host:
+        return Host(self.clock, self.driver, policy)
 
     def begin(self, run: Run) -> None:
         self._run = run
@@ -132,9 +133,9 @@ class VirtualBatches:
         self,
         machine: Machine,
         plan: Plan,
+        parallelism: int,
         slots: int,
         most_slots: int,
-        tasks: int,
         charging: MakeCharging,
         until: float | None,
         trigger_seconds: float,
@@ -142,9 +143,9 @@ class VirtualBatches:
     ) -> None:
         self.clock = FakeClock()
         self._ledger = Ledger()
-        self.stages = Stages(plan, machine, self._ledger, tasks)
-        executors = Executors(slots, most_slots, machine.executor_start_seconds)
+        self.stages = Stages(plan, machine, self._ledger, parallelism)
         sources = [node.name for node in plan.graph.sources]
+        executors = Executors(slots, most_slots, machine.executor_start_seconds)
         self.batches = MicroBatches(sources, self.stages, self.clock, executors, trigger_seconds, batch_rows)
         self.driver = Virtual(1, self.clock, Instantly(), until=until)
         self._charging = charging(self._spender, lambda _: math.inf)
@@ -162,11 +163,11 @@ class VirtualBatches:
     def gauge(self) -> Gauge:
         return virtual_gauge(self._slots, self.clock, has_gil=False)
 
-    def host(self, host: Host) -> Host:
-        return replace(host, quiet=self.batches, latencies=self.batches)
+    def host(self, policy: SchedulingPolicy) -> Host:
+        return Host(self.clock, self.driver, policy, quiet=self.batches, latencies=self.batches)
 
     def begin(self, run: Run) -> None:
-        """Nothing has to know about it but the batches."""
+        """Nothing has to know about it but the driver."""
 
     def report(self, run: Run, engine: str) -> Report:
         self.batches.take(run.registry)
@@ -174,7 +175,7 @@ class VirtualBatches:
         elapsed = max(self.clock.now(), 1e-12)
         return replace(
             run.report(engine),
-            operators=self.batches.counts(),
+            operators=self.stages.charged(run.counts()),
             batches=tuple(self.batches.batches),
             simulation=Simulation(slots, min(1.0, self.stages.used_seconds / (elapsed * slots)), 0.0, {}),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.connectors.files.discover import checked_folder
 from penstock.connectors.spark_cluster import is_stopped
 from penstock.connectors.spark_session import await_executors, log_hint, session
 from penstock.connectors.spark_words import reason_of
@@ -70,7 +72,9 @@ class Spark(Engine):
         self.master = master
         self.session = session
         self.trigger_seconds = trigger or 0.0
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self.checkpoint = (
+            None if checkpoint is None else checked_folder(f"engine {self.name!r}: checkpoint=", checkpoint)
+        )
         self.buckets = buckets
         self.parallelism = parallelism
         self.rows_per_batch = rows_per_batch
@@ -101,6 +105,8 @@ class SparkJob(BackgroundJob):
         self._stop = StopSignal()
         self._runner: Any = None
         self._query: Any = None
+        self._callback: Any = None
+        """The connection over which the query calls."""
         self._wanted: dict[int, int] = {}
         self._error: BaseException | None = None
         self._left: Mapping[str, int] = {}
@@ -207,6 +213,7 @@ class SparkJob(BackgroundJob):
         finally:
             with suppress(Exception):
                 query.stop()
+            self._close_callback()
         if not self._is_over:
             self._fail(query.exception() or RuntimeError("the query has stopped"))
 
@@ -235,6 +242,7 @@ class SparkJob(BackgroundJob):
 
     def _run_batch(self, admission: Any, frame: Any, batch: int) -> None:
         """What Spark calls, and calls again where it does not know how a batch has ended."""
+        self._note_callback(frame)
         try:
             if self._do_batch(admission, frame):
                 return
@@ -247,6 +255,16 @@ class SparkJob(BackgroundJob):
             raise QueryFailed(cut(str(self._error)))
         self._await_stop()
         raise QueryStopped
+
+    def _note_callback(self, frame: Any) -> None:
+        with suppress(Exception):
+            self._callback = frame.sparkSession.sparkContext._gateway._gateway_client.get_thread_connection()
+
+    def _close_callback(self) -> None:
+        """The thread and the socket over which the query has called: py4j keeps both until Java collects garbage."""
+        with suppress(Exception):
+            if self._callback is not None:
+                self._callback.socket.shutdown(socket.SHUT_RDWR)
 
     def _await_stop(self) -> None:
         clock = self._engine.clock

@@ -32,8 +32,9 @@ _SILENT_SECONDS = 60.0
 """A child that has called nothing for so long has perhaps inherited a lock that no thread will release."""
 _NOTE_BYTES = 1 << 16
 _SIZE = struct.Struct("<qq")
-_RAISED = 87
-"""The exit code of a child in which something that is no `Exception` was raised; any code of one's own would do."""
+_RAISED, _DONE = 87, 88
+"""The exit codes of a child in which something that is no `Exception` was raised, and of one that came to its end; any
+codes of one's own would do, but 0, with which functions end processes."""
 _LONGEST_TRACE = 4_000
 
 
@@ -85,14 +86,14 @@ def rehearsed(level: Level, work: Callable[[Level], Iterator[Any]]) -> OperatorE
             _as_child(notes, trace, level, work)
         status = _awaited(child, notes)
         note = notes.last()
-        if status == 0 or note is None:
+        if status in (None, _DONE) or note is None:
             return None
         trace.seek(0)
         return _told(level, note, status, trace.read().decode(errors="replace"))
 
 
 def _as_child(notes: Notes, trace: Any, level: Level, work: Callable[[Level], Iterator[Any]]) -> None:
-    code = 0
+    code = _DONE
     try:
         faulthandler.enable(trace)
         for _ in work(noting(level, notes)):
@@ -107,8 +108,8 @@ def _as_child(notes: Notes, trace: Any, level: Level, work: Callable[[Level], It
         os._exit(code)  # and leave alone what belongs to the parent
 
 
-def _awaited(child: int, notes: Notes) -> int:
-    """The exit code of the child, negative for a signal; 0 as well if it does not end."""
+def _awaited(child: int, notes: Notes) -> int | None:
+    """The exit code of the child, negative for a signal; `None` if it does not end."""
     clock = SystemClock()
     seen, since = notes.count(), clock.now()
     while True:
@@ -120,7 +121,7 @@ def _awaited(child: int, notes: Notes) -> int:
         elif clock.now() - since > _SILENT_SECONDS:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return 0
+            return None
         clock.sleep(_POLL_SECONDS)
 
 
