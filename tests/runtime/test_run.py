@@ -1,8 +1,11 @@
 """A run is whole when it is made, and tells its driver what it has to know."""
 
+import pytest
+
 import penstock as ps
 from penstock.clock import FakeClock
 from penstock.runtime.running.settings import Settings
+from penstock.runtime.teams.making import rescale
 from tests.runtime.runs import NoWorkers, feed, put, work
 
 
@@ -64,4 +67,36 @@ def test_a_writer_is_over_when_all_its_readers_are(fed):
             cell.notify()
             work(run)
         assert source.is_over is is_over
+    assert run.ending.is_over
+
+
+@pytest.mark.parametrize("after", ["readers", "request"])
+def test_an_operator_whose_readers_end_while_it_is_to_get_replicas_ends_once(fed, after):
+    """Its successor is told what it has been told; the other branch of the flow goes on undisturbed."""
+    kept = ps.sinks.collect()
+
+    def build(stream):
+        stream.map(lambda x: x, name="op", replicas=None).write(ps.sinks.null(), name="out")
+        stream.map(lambda x: x, name="other").write(kept, name="kept")
+
+    run = fed(build, settings=Settings(fuses=False))
+    run.open()
+    work(run)
+    out = run.cell_of("out")
+
+    def end_readers():
+        out.is_over = True
+        out.notify()
+        out.turn.claim()
+        out.complete()
+
+    steps = [lambda: rescale(run, "op", 2), end_readers]
+    for step in steps if after == "request" else reversed(steps):
+        step()
+    work(run)
+    feed(run, 1, 2, 3)
+    run.cell_of("in").finish()
+    work(run)
+    assert kept.items == [1, 2, 3]
+    assert all(cell.is_complete for cell in run.cells)
     assert run.ending.is_over

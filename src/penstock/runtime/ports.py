@@ -205,10 +205,11 @@ class Port:
 
     def note_full(self, is_full: bool, now: float) -> None:
         """Called by its writer: it waits for room here, or does so no longer."""
-        if is_full and self.full_since is None:
+        since = self.full_since  # read once: of a team, two workers may look at the same time
+        if is_full and since is None:
             self.full_since = now
-        elif not is_full and self.full_since is not None:
-            self.full_seconds += now - self.full_since
+        elif not is_full and since is not None:
+            self.full_seconds += now - since
             self.full_since = None
 
     def waiting(self) -> list[Any]:

@@ -141,7 +141,8 @@ class Run:
 
     def counts(self) -> dict[str, OperatorReport]:
         """What operators have done, in the order of the graph."""
-        return self.registry.counts()
+        with self.changing:  # an operator is in one cell
+            return self.registry.counts()
 
     def help_share(self, helper: str, helped: str) -> float:
         """How much of its output a worker processes itself while its reader is busy."""

@@ -87,7 +87,8 @@ class Threads(Pool):
                 if run.ending.is_over:
                     break
                 self._look_around()
-                run.timers.fire(run.clock.now())
+                with self._mutex:  # or the last worker to park finds neither a source that waits nor one that is ready
+                    run.timers.fire(run.clock.now())
                 if not run.scheduler.is_empty:
                     self.wake_another()
         finally:
@@ -107,7 +108,12 @@ class Threads(Pool):
             self._own[worker.only] = threading.Condition(self._mutex)
         with self._mutex:
             self._working += 1
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:
+            with self._mutex:
+                self._working -= 1
+            raise
 
     def _is_alive(self, worker: Worker) -> bool:
         is_alive = self._threads[worker].is_alive()

@@ -119,6 +119,8 @@ class Worker:
         return self._run.scheduler.pick()
 
     def _let_go(self, cell: Cell, has_more: bool) -> None:
+        if cell.turn.has_ended:
+            return  # another cell has taken its place
         if cell.is_over and cell.outbox.is_empty:
             cell.complete()
             return

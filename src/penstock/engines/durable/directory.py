@@ -20,6 +20,7 @@ from penstock.errors import CheckpointError, SinkError, shown_command
 from penstock.state.files import Files, sync_folder
 from penstock.state.manifests import Manifest, Output
 
+_TEMPORARY = ".staged"
 _GRACE_SECONDS = 3600.0
 
 
@@ -62,6 +63,8 @@ class Directory:
                 self._old = list(kept["old"])
                 self._columns = self._columns_kept(kept)
             elif mine is None or mine.batch < 0:
+                if mine is not None:  # a run that found nothing has only said which columns there would be
+                    (self._path / f"part-{mine.number:08d}-00000{self._sink.suffix}").unlink(missing_ok=True)
                 self._begin(is_ours=mine is not None)
             self._above = max(map(part_number, self._path.glob("part-*")), default=-1)
             self._sweep()
@@ -124,7 +127,7 @@ class Directory:
             empty = self._sink.encoder().empty()
             if empty and all(path.name in self._old for path in self._path.glob("part-*")):
                 number = self._above + 1 if self._claim is None else self._claim.number
-                temporary = self._path / f".{uuid.uuid4().hex}.tmp"
+                temporary = self._path / f".{uuid.uuid4().hex}{_TEMPORARY}"
                 temporary.write_bytes(empty)
                 os.replace(temporary, self._path / f"part-{number:08d}-00000{self._sink.suffix}")
             self._remove_old()
@@ -205,7 +208,7 @@ class Directory:
         """A link where that can be; a file that is there already must be the same."""
         self._files.check(output.blob, f"output of sink {self._name!r}")
         local = self._files.local_path(output.file)
-        temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
+        temporary = path.parent / f".{uuid.uuid4().hex}{_TEMPORARY}"
         try:
             if local is None:
                 temporary.write_bytes(self._files.fetch(output.blob, f"output of sink {self._name!r}"))
@@ -235,8 +238,8 @@ class Directory:
     def _sweep(self) -> None:
         """Delete what was left half-written by runs that died; what is younger may be another query's at work."""
         before = WallClock().now() - _GRACE_SECONDS
-        for path in self._path.glob(".*.tmp"):
-            with suppress(FileNotFoundError):
+        for path in self._path.glob(f".*{_TEMPORARY}"):
+            with suppress(OSError):
                 if path.stat().st_mtime < before:
                     path.unlink()
         self._claims.sweep(before)

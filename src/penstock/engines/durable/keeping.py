@@ -215,22 +215,34 @@ def rewind(path: str, directories: Sequence[str] = ()) -> dict[str, int]:
         sinks = published.sinks if published is not None and is_out else latest.sinks
         removed = {name: _rewind(Path(kept["directory"]), Claim(*kept["claim"]), query) for name, kept in sinks.items()}
         known = {kept["directory"] for kept in sinks.values()}
+        remembered = [Claim(*kept["claim"]) for kept in sinks.values()]
         for directory in directories:
             if (resolved := Path(directory).resolve()).is_dir() and str(resolved) not in known:
-                removed[directory] = _rewind(resolved, _first_claim(resolved, query), query)
+                removed[directory] = _rewind(resolved, _claim_to_go_back_to(resolved, query, remembered), query)
         return removed
     finally:
         root.leave()
 
 
-def _first_claim(directory: Path, query: str) -> Claim:
-    """Where a query stood before it wrote anything here."""
+def _claim_to_go_back_to(directory: Path, query: str, remembered: Sequence[Claim]) -> Claim:
+    """What the checkpoint remembers, if the directory was moved; else where the query stood before it wrote here."""
     claims = Claims(directory)
-    found = (claim for number in claims.all() if (claim := claims.read(number)) is not None and claim.query == query)
-    first = next(found, None)
-    if first is None:
+    found = [claims.read(number) for number in claims.all()]
+    mine = [claim for claim in found if claim is not None and claim.query == query]
+    if not mine:
         raise CheckpointError(f"{str(directory)!r} has no output of this checkpoint: there is nothing to roll back")
-    return Claim(first.number - (first.batch >= 0), query, -1, "")
+    for claim in reversed(mine):
+        if claim.batch >= 0 and any(claim.is_for(one) for one in remembered):
+            return claim
+    if mine[0].batch >= 0:  # the first one has been forgotten
+        raise _too_old(directory)
+    return mine[0]
+
+
+def _too_old(directory: Path) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint is too old: {str(directory)!r} no longer knows who wrote what since; restore the directory"
+    )
 
 
 def _rewind(directory: Path, target: Claim, query: str) -> int:
@@ -243,10 +255,8 @@ def _rewind(directory: Path, target: Claim, query: str) -> int:
             f"the output in {str(directory)!r} ends with batch {mine.batch}, and the checkpoint with batch "
             f"{target.batch}: what lies between is missing, and no command can make it again; restore the directory"
         )
-    if owners and target.batch >= 0 and target.number < min(owners):
-        raise CheckpointError(
-            f"the checkpoint is too old: {str(directory)!r} no longer knows who wrote what since; restore the directory"
-        )
+    if owners and target.number < min(owners):
+        raise _too_old(directory)
     removed = 0
     for part in sorted(directory.glob("part-*")):
         number = part_number(part)

@@ -27,7 +27,7 @@ class Changing(Cell):
 
     def has_changed(self) -> bool:
         """Called before it takes something: carry out what is wanted; whether this cell is no more."""
-        if not self.is_to_change:
+        if self.is_over or not self.is_to_change:
             return False
         with self.run.changing:
             return self.change()
@@ -66,6 +66,8 @@ class Changing(Cell):
     def _leave_to(self, successor: Cell) -> None:
         successor.depth = self.depth
         successor.ports.connect(self.outputs)
+        # Connected first, then looked at: readers that have ended may have told this cell instead of that one.
+        successor.is_over = successor.is_over or successor.may_be_cut_short()
         successor.open()
         self.run.replace(self, successor)
         # Last: as long as a worker is in this cell, the run is not at rest.

@@ -63,6 +63,10 @@ class Turn:
         return self._status is Status.RUNNING or self._status is Status.DIRTY
 
     @property
+    def has_ended(self) -> bool:
+        return self._status is Status.COMPLETE
+
+    @property
     def is_at_rest(self) -> bool:
         return self._status in (Status.IDLE, Status.COMPLETE)
 

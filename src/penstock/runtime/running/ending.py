@@ -127,7 +127,10 @@ class Ending:
         has_failed = not self.has_opened or self._has_failed
         first: PenstockError | None = None
         while self._to_leave:
-            cell = self._to_leave.popleft()
+            try:
+                cell = self._to_leave.popleft()
+            except IndexError:  # another thread was faster
+                break
             if self._stuck.intersection((cell, *cell.members)):
                 continue
             try:

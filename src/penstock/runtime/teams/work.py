@@ -121,7 +121,8 @@ class ChunkWork(Work):
                 self._lanes.resize(count)
 
     def has_work(self, member: Member) -> bool:
-        if self._lanes is not None and member.number is not None and self._lanes.has_work(member.number):
+        number = member.number  # read once: it may be retired meanwhile
+        if self._lanes is not None and number is not None and self._lanes.has_work(number):
             return True
         return self.shop.intake.has_work
 
