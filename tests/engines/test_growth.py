@@ -13,7 +13,7 @@ from penstock.engines import local_checkpoint
 from penstock.engines.durable import steps
 from penstock.engines.durable.checkpoint import Checkpoint
 from penstock.engines.local_checkpoint import LocalCheckpoint
-from penstock.runtime.teams.making import keyed
+from penstock.runtime.teams import keyed
 from tests.conftest import shuffled
 
 KEYS = 100

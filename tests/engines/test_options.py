@@ -114,11 +114,11 @@ class Counted(RealThreads):
     def begin(self, run):
         self.asked.append("begin")
         assert run.cells
-        assert not run.is_over
+        assert not run.ending.is_over
 
     def report(self, run, engine):
         self.asked.append("report")
-        assert run.is_over
+        assert run.ending.is_over
         return super().report(run, engine)
 
 

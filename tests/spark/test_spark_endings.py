@@ -46,7 +46,9 @@ def test_whatever_an_operator_raises_is_told(operator):
 
 def test_runs_leave_no_thread_and_no_connection_behind():
     def run_and_count():
-        made("map", lambda x: x).run(ps.engines.Spark(parallelism=1))
+        flow = ps.Flow("short")
+        flow.read(ps.sources.items(range(6))).map(str).write(ps.sinks.null())
+        flow.run(ps.engines.Spark(parallelism=1))
         return set(threading.enumerate())
 
     run_and_count()  # a session has threads of its own

@@ -83,8 +83,8 @@ def test_what_is_sealed_has_one_name_and_one_key(tmp_path):
 
 
 def test_a_file_of_another_format_says_so(tmp_path):
-    (tmp_path / "one").write_bytes(b"penstock 3 " + b"0" * 64 + b"\n{}")
-    with pytest.raises(CheckpointError, match="has format 3, and this version of Penstock reads format 2"):
+    (tmp_path / "one").write_bytes(b"penstock 99 " + b"0" * 64 + b"\n{}")
+    with pytest.raises(CheckpointError, match="has format 99, and this version of Penstock reads format 3"):
         Files(str(tmp_path)).unseal("one")
 
 
@@ -133,7 +133,7 @@ def test_no_other_user_may_enter(tmp_path):
 
 def test_what_cannot_be_written_is_one_clear_sentence(tmp_path):
     (tmp_path / "root").write_text("a file where the folder should be")
-    with pytest.raises(CheckpointError, match=r"can't write .*/root/log/1: .*; the checkpoint must be a folder that"):
+    with pytest.raises(CheckpointError, match=r"can't write .*/root/log/1: .*; '.*/root' must be a folder that"):
         Files(str(tmp_path / "root")).seal("log/1", b"")
     with pytest.raises(CheckpointError, match=r"can't open the checkpoint at nosuch://place"):
         Files("nosuch://place")
