@@ -63,7 +63,7 @@ def long_flow(work: Callable[[int], int]) -> Callable[[ps.Flow, int], list[Any]]
     return make
 
 
-SOME_FLOWS = ("functions", "keyed", "own_classes", "diamond", "windows", "columns", "dead_letters")
+SOME_FLOWS = ("keyed", "own_classes", "windows", "columns", "dead_letters")
 """A flow with every kind of stage; the others take as long again."""
 
 

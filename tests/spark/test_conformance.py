@@ -31,12 +31,13 @@ def test_slices_of_a_few_tuples_give_the_same(monkeypatch, name):
     assert [sink.items for sink in sinks] == outputs(FLOWS[name], 200, "sequential")
 
 
-def test_what_joins_two_streams_is_the_same_on_any_number_of_tasks():
+@pytest.mark.parametrize("tasks", [3, pytest.param(7, marks=pytest.mark.long)])
+def test_what_joins_two_streams_is_the_same_on_any_number_of_tasks(tasks):
     def found(tasks):
         return outputs(joins, 200, ps.engines.Spark(parallelism=tasks, rows_per_batch=70))
 
     alone = found(1)
-    assert found(3) == found(7) == alone
+    assert found(tasks) == alone
     expected = outputs(joins, 200, "sequential")
     assert [sorted(map(repr, stream)) for stream in alone] == [sorted(map(repr, stream)) for stream in expected]
     assert all(expected)

@@ -57,7 +57,7 @@ def check_finished(folder):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("step", ["processed", "manifest"])
+@pytest.mark.parametrize("step", [pytest.param("processed", marks=pytest.mark.long), "manifest"])
 def test_killed_and_restarted(folder, step):
     check_after(folder, step, 1)
 
