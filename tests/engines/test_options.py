@@ -157,3 +157,8 @@ def test_a_job_that_can_not_be_built_leaves_its_checkpoint(tmp_path):
     assert isinstance(job, LiveJob)
     job.wait(timeout=60)
     assert kept.items == [1, 2, 3]
+
+
+def test_an_option_that_there_is_not_is_told_by_the_engines_name():
+    with pytest.raises(TypeError, match=r"Simulated\(\) got an unexpected keyword argument 'nonsense'"):
+        ps.engines.Simulated(cores=2, nonsense=1)

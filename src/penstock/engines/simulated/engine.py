@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 from penstock.costs import Cost, Seconds
@@ -27,6 +27,8 @@ from penstock.rates import Rate, constant
 Costs = Mapping[str, Cost | Seconds] | str | os.PathLike[str]
 _REFUSED = ("checkpoint", "clock", "driver")
 """What `Local` can be given and a simulation has of its own, or never has."""
+
+_KNOWN = {field.name for field in fields(RuntimeOptions)} | {"checkpoint_seconds"}
 
 
 class Simulated(LiveEngine):
@@ -76,6 +78,9 @@ class Simulated(LiveEngine):
         for option in _REFUSED:
             if option in options:
                 raise FlowError(f"engine 'simulated': there is no {option}= in a simulation")
+        for option in options:
+            if option not in _KNOWN:
+                raise TypeError(f"Simulated() got an unexpected keyword argument {option!r}")
         options.pop("checkpoint_seconds", None)  # says something about a checkpoint, and there is none
         threads = cores if threads is None else threads
         chosen = RuntimeOptions(threads=threads, workers=workers, **options)
