@@ -37,7 +37,7 @@ def local_path(what: str, path: PathLike) -> str:
     >>> local_path("csv source", "file:/data/a.csv")  # as Java and Spark show it
     '/data/a.csv'
     """
-    text = checked_folder(f"{what}: path=", path) if what.endswith("sink") else os.fspath(path)
+    text = os.fspath(path)
     found = (isinstance(path, str) and _URI.match(text)) or _URI_OF_A_PATH.match(text)
     if not found:
         return text

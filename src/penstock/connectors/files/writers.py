@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.connectors.files.agreed import Agreement, CsvAgreement, ParquetAgreement
 from penstock.connectors.files.csv import check_columns, check_delimiter
-from penstock.connectors.files.discover import PathLike, local_path
+from penstock.connectors.files.discover import PathLike, checked_folder, local_path
 from penstock.connectors.files.encoders import CsvEncoder, Encoder, JsonEncoder, ParquetEncoder, TextEncoder
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.errors import FlowError, SinkError
@@ -39,6 +39,7 @@ class FileSink(Sink):
     def __init__(self, path: PathLike, schema: str | None, mode: Mode, suffix: str) -> None:
         if mode not in ("error", "append", "overwrite"):
             raise FlowError(f"{self.name} sink: mode= is 'error', 'append' or 'overwrite', not {mode!r}")
+        checked_folder(f"{self.name} sink: path=", path)
         self._directory = Path(local_path(f"{self.name} sink", path))
         self._schema = None if schema is None else Schema.parse(schema)
         self._mode = mode

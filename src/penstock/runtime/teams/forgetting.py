@@ -67,7 +67,6 @@ class ForgettingWork(KeyedWork):
         kind = self.node.kind
         assert isinstance(kind, Remembers)
         self._time = kind.time
-        self._partitioner = None  # its states are kept by the bytes of their keys alone
         self._latest: Time | None = None
 
     def make_bucket(self) -> BucketKernel:

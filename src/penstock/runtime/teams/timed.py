@@ -197,9 +197,6 @@ class TimedWork(KeyedWork):
             under_way.popleft()
         return due
 
-    def _key_kept_with(self, state: Any) -> Any:
-        return state.key
-
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
         assert isinstance(unit, TimedUnit)
