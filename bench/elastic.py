@@ -18,6 +18,7 @@ from elasticity.executors import cluster
 from elasticity.helping import leron
 from elasticity.overhead import overhead, spark_overhead
 from elasticity.replicas import load, twitter, words
+from elasticity.storms import storms
 from elasticity.threads import real_threads, simulated_threads
 
 
@@ -35,8 +36,11 @@ def main(arguments: list[str]) -> None:
         "overhead": lambda: overhead(10.0 * scale),
         "spark-overhead": spark_overhead,
         "cluster": cluster,
+        "storms": lambda: storms(options.cases if not scale < 1 else 12, options.seed),
     }
     parser.add_argument("--only", choices=parts)
+    parser.add_argument("--cases", type=int, default=200, help="how many storms are drawn")
+    parser.add_argument("--seed", type=int, default=1, help="of the first storm")
     options = parser.parse_args(arguments)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores")
     for name, part in parts.items():

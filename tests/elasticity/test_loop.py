@@ -118,7 +118,10 @@ def test_every_run_has_its_own_copy_of_a_controller():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threads": "magic"}, "threads= is one of 'trend', 'utilisation', 'figure-7', 'fixed' or a ps.Controller"),
+        (
+            {"threads": "magic"},
+            "threads= is one of 'demand', 'trend', 'utilisation', 'figure-7', 'fixed' or a ps.Controller",
+        ),
         ({"replicas": "magic"}, "replicas= is one of"),
         ({"period": 0}, "period="),
         ({"least_threads": 4, "most_threads": 2}, "least_threads <= most_threads"),

@@ -1,7 +1,7 @@
 """The one loop of every engine: signals, controllers, changes; one at a time, in an order that is always the same.
 
-First bounds, then the GIL's veto, replicas (tasks and executors), threads, admission, helping. In the period after a
-change nothing is decided: it is neither before nor after.
+First bounds, then the GIL's veto, demand, replicas (tasks and executors), threads, admission, helping. In the period
+after a change of a controller that judges by what it sees nothing is decided: it is neither before nor after.
 """
 
 from __future__ import annotations
@@ -13,32 +13,45 @@ from typing import Any
 
 from penstock.elasticity.bottleneck import Bottleneck
 from penstock.elasticity.changes import Change, SetReplicas, SetThreads
+from penstock.elasticity.demand import Demand
 from penstock.elasticity.helping import Helping
 from penstock.elasticity.predictive import Admitting, Predictive
 from penstock.elasticity.signals import Controller, Signals
 from penstock.elasticity.threads import Figure7, Trend, Utilisation
 from penstock.errors import FlowError, PolicyError, describe_exception, short_repr
 
-_GIL_PERIODS = 60
-THREADS: Mapping[str, type[Controller]] = {"trend": Trend, "utilisation": Utilisation, "figure-7": Figure7}
-REPLICAS: Mapping[str, type[Controller]] = {"predictive": Predictive, "bottleneck": Bottleneck}
+_GIL_SECONDS = 60.0
+_THREADS: Mapping[str, Callable[[Elastic], Controller]] = {
+    "demand": lambda elastic: Demand(elastic.drain_seconds or _DEMAND_DRAINS, of_replicas=False),
+    "trend": lambda elastic: Trend(),
+    "utilisation": lambda elastic: Utilisation(),
+    "figure-7": lambda elastic: Figure7(),
+}
+_REPLICAS: Mapping[str, Callable[[Elastic], Controller]] = {
+    "demand": lambda elastic: Demand(elastic.drain_seconds or _DEMAND_DRAINS, of_threads=False),
+    "predictive": lambda elastic: Predictive(elastic.drain_seconds or _PREDICTIVE_DRAINS),
+    "bottleneck": lambda elastic: Bottleneck(),
+}
+_DEMAND_DRAINS = 2.0
+_PREDICTIVE_DRAINS = 60.0
 
 
 @dataclass(frozen=True)
 class Elastic:
     """Which numbers an engine finds by itself, and how.
 
-    `threads` is `"trend"`, `"utilisation"` or `"fixed"`, `replicas` `"predictive"`, `"bottleneck"` or `"fixed"`; a
-    `ps.Controller` of your own works wherever a name does. Controllers look once in `period` seconds (on Spark, after
-    each batch). `most_threads`, `most_replicas` and `least_replicas` are bounds. With `apply=False` nothing is changed:
-    the journal says what would have been. `journal` is a file that decisions are written to, a JSON object on a line.
+    `threads` is `"demand"`, `"trend"`, `"utilisation"`, `"figure-7"` or `"fixed"`, `replicas` `"demand"`,
+    `"predictive"`, `"bottleneck"` or `"fixed"`; a `ps.Controller` of your own works wherever a name does. Controllers
+    look once in `period` seconds (on Spark, after each batch). What waits is to be done within `drain_seconds`.
+    `most_threads`, `most_replicas` and `least_replicas` are bounds. With `apply=False` nothing is changed: the journal
+    says what would have been. `journal` is a file that decisions are written to, a JSON object on a line.
 
     >>> Elastic(threads="fixed").threads
     'fixed'
     """
 
-    threads: str | Controller = "trend"
-    replicas: str | Controller = "predictive"
+    threads: str | Controller = "demand"
+    replicas: str | Controller = "demand"
     helping: bool | Controller = True
     period: float = 1.0
     least_threads: int = 1
@@ -47,14 +60,17 @@ class Elastic:
     most_replicas: int | None = None
     apply: bool = True
     journal: str | None = None
+    drain_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for option, value, known in ("threads", self.threads, THREADS), ("replicas", self.replicas, REPLICAS):
+        for option, value, known in ("threads", self.threads, _THREADS), ("replicas", self.replicas, _REPLICAS):
             if isinstance(value, str) and value != "fixed" and value not in known:
                 names = ", ".join(map(repr, [*known, "fixed"]))
                 raise FlowError(f"elastic: {option}= is one of {names} or a ps.Controller, not {value!r}")
         if self.period <= 0:
             raise FlowError(f"elastic: period= is a number of seconds above 0, not {self.period!r}")
+        if self.drain_seconds is not None and self.drain_seconds <= 0:
+            raise FlowError(f"elastic: drain_seconds= is a number of seconds above 0, not {self.drain_seconds!r}")
         for option, least, most in (
             ("threads", self.least_threads, self.most_threads),
             ("replicas", self.least_replicas, self.most_replicas),
@@ -64,21 +80,27 @@ class Elastic:
 
     def for_batches(self) -> Elastic:
         """On an engine that runs stage after stage: threads are its slots, and none idles beside a busy stage."""
-        return replace(self, threads="fixed", helping=False)
+        replicas = "predictive" if self.replicas == "demand" else self.replicas
+        return replace(self, threads="fixed", replicas=replicas, helping=False)
 
     def controllers(self) -> list[Controller]:
         """Copies of their own for one run, in the order in which they are asked."""
-        chosen = [_resolved(self.replicas, REPLICAS), _resolved(self.threads, THREADS)]
+        chosen: list[Controller | None]
+        if self.threads == self.replicas == "demand":
+            chosen = [Demand(self.drain_seconds or _DEMAND_DRAINS)]  # one decision about both
+        else:
+            chosen = [self._resolved(self.replicas, _REPLICAS), self._resolved(self.threads, _THREADS)]
         chosen.append(Admitting())
         if self.helping:
             chosen.append(Helping() if self.helping is True else _own_copy(self.helping))
         return [one for one in chosen if one is not None]
 
-
-def _resolved(given: str | Controller, known: Mapping[str, type[Controller]]) -> Controller | None:
-    if isinstance(given, Controller):
-        return _own_copy(given)
-    return None if given == "fixed" else known[given]()
+    def _resolved(
+        self, given: str | Controller, known: Mapping[str, Callable[[Elastic], Controller]]
+    ) -> Controller | None:
+        if isinstance(given, Controller):
+            return _own_copy(given)
+        return None if given == "fixed" else known[given](self)
 
 
 def _own_copy(controller: Controller) -> Controller:
@@ -98,42 +120,43 @@ class Arbiter:
         self._controllers = elastic.controllers()
         self._decides_threads = elastic.threads != "fixed"
         self._decides_replicas = elastic.replicas != "fixed"
-        self._is_settling = True  # queues fill first, and nothing is as it will be
-        self._gil_patience = _GIL_PERIODS
-        self._gil_periods = 0
-        """For how many periods more threads are out of the question."""
+        # At first queues fill, and nothing is as it will be.
+        self._is_settling = any(one.settles for one in self._controllers)
+        self._gil_patience = _GIL_SECONDS
+        self._gil_until = 0.0
+        """Until when more threads are out of the question."""
         self._may_lower = True
         """Fewer threads can do as much where the GIL is the limit; unless they wait for other things as well."""
 
     def step(self, signals: Signals) -> tuple[str, Sequence[Change]]:
         """Who decides, and what."""
-        self._gil_periods = max(0, self._gil_periods - 1)
         if self._is_settling:
             self._is_settling = False
             for controller in self._controllers:
                 self._called(controller, controller.see, signals)
             return "", []
-        for name, changes in self._asked(signals):
+        for name, settles, changes in self._asked(signals):
             real = [
                 change for change in changes if change.before != change.after and not self._is_vetoed(change, signals)
             ]
             if real:
-                self._is_settling = name not in (Helping.name, Admitting.name)
+                self._is_settling = settles
                 return name, real
         return "", []
 
     def _is_vetoed(self, change: Change, signals: Signals) -> bool:
         """Where the GIL was the limit, more threads are out of the question for a while, and replicas that compute."""
-        if not self._gil_periods or change.after <= change.before:
+        if signals.time >= self._gil_until or change.after <= change.before:
             return False
         one = signals.operators.get(change.operator)
         computes = one is not None and one.cpu_share > 0.5 and not one.has_own_process
         return isinstance(change, SetThreads) or (isinstance(change, SetReplicas) and computes)
 
-    def _asked(self, signals: Signals) -> Sequence[tuple[str, Sequence[Change]]]:
+    def _asked(self, signals: Signals) -> Sequence[tuple[str, bool, Sequence[Change]]]:
         """In the order of precedence. All are asked, because all remember; the first that wants something wins."""
-        found: list[tuple[str, Sequence[Change]]] = [("bounds", self._bounded(signals)), ("gil", self._veto(signals))]
-        return found + [(one.name, self._called(one, one.decide, signals)) for one in self._controllers]
+        settles = any(one.settles for one in self._controllers)
+        found = [("bounds", settles, self._bounded(signals)), ("gil", settles, self._veto(signals))]
+        return found + [(one.name, one.settles, self._called(one, one.decide, signals)) for one in self._controllers]
 
     @staticmethod
     def _called(controller: Controller, call: Callable[[Signals], Any], signals: Signals) -> Sequence[Change]:
@@ -163,8 +186,9 @@ class Arbiter:
 
     def _veto(self, signals: Signals) -> Sequence[Change]:
         """Threads that take the GIL from each other are worse than one."""
-        if self._gil_periods and signals.utilisation > 0.9 and signals.cores_used < 0.6 * signals.threads:
-            self._gil_periods, self._may_lower = 0, False
+        is_vetoed = signals.time < self._gil_until
+        if is_vetoed and signals.utilisation > 0.9 and signals.cores_used < 0.6 * signals.threads:
+            self._gil_until, self._may_lower = 0.0, False
         may_lower = self._may_lower and self._decides_threads and signals.threads > signals.least_threads
         if not may_lower or not signals.is_gil_bound:
             return []
@@ -173,5 +197,5 @@ class Arbiter:
             f"{signals.cores_used:.1f}: what they run holds the GIL"
         )
         # It is tried again later, for the load may change; each time after twice as long.
-        self._gil_periods, self._gil_patience = self._gil_patience, 2 * self._gil_patience
+        self._gil_until, self._gil_patience = signals.time + self._gil_patience, 2 * self._gil_patience
         return [SetThreads(before=signals.threads, after=signals.least_threads, reason=reason)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from penstock.elasticity.changes import AdmitRows, Change, SetExecutors, SetReplicas
 from penstock.elasticity.forecast import Forecast
+from penstock.elasticity.learning import Learnt, RunningRatio
 from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _FADING = 0.7
@@ -28,7 +29,7 @@ _TASK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class Demand:
+class Work:
     """What one operator has to do."""
 
     tuples: float
@@ -46,55 +47,6 @@ class Demand:
         return min(wanted, math.floor(1 / max(self.hottest_share, 1e-6)) + 1)
 
 
-class Shares:
-    """Equations 3 and 4: how many tuples reach an operator for each one that is read, along all ways.
-
-    >>> read = OperatorSignals("in", received=100, emitted=100, is_source=True)
-    >>> split = OperatorSignals("split", received=50, emitted=500, inputs={"in": 100})
-    >>> count = OperatorSignals("count", received=300, inputs={"split": 400})
-    >>> shares = Shares()
-    >>> shares.add(Signals(1.0, 1.0, {one.name: one for one in (read, split, count)}))
-    >>> shares["in"], shares["split"], shares["count"]
-    (1.0, 1.0, 8.0)
-    """
-
-    def __init__(self) -> None:
-        self._of_edges: dict[tuple[str, str], float] = {}
-        """By who sends and who receives: tuples sent for each that the first has processed."""
-        self._of_sources: dict[str, float] = {}
-        self._found: dict[str, float] = {}
-
-    def __getitem__(self, name: str) -> float:
-        return self._found.get(name, 0.0)
-
-    def add(self, signals: Signals) -> None:
-        """A period more; where nothing was processed, what was known stays."""
-        read = sum(one.emitted for one in signals.operators.values() if one.is_source)
-        for name, one in signals.operators.items():
-            if one.is_source and read:
-                self._of_sources[name] = _faded(self._of_sources.get(name), one.emitted / read)
-            for before, sent in one.inputs.items():
-                writer = signals.operators.get(before)
-                processed = 0 if writer is None else writer.emitted if writer.is_source else writer.received
-                if processed:
-                    edge = (before, name)
-                    self._of_edges[edge] = _faded(self._of_edges.get(edge), sent / processed)
-        self._found = {}
-        sources = [name for name, one in signals.operators.items() if one.is_source]
-        for name, one in signals.operators.items():
-            if one.is_source:
-                self._found[name] = self._of_sources.get(name, 1 / len(sources))
-            else:
-                # What is read goes to every reader, as long as nothing else was seen.
-                usual = {before: 1.0 if before in sources else 0.0 for before in one.inputs}
-                ways = [self._of_edges.get((before, name), usual[before]) * self[before] for before in one.inputs]
-                self._found[name] = sum(ways)
-
-
-def _faded(before: float | None, now: float) -> float:
-    return now if before is None else _FADING * before + (1 - _FADING) * now
-
-
 class Predictive(Controller):
     """Sizes every operator in one decision, for what is expected to come in the next period.
 
@@ -108,8 +60,7 @@ class Predictive(Controller):
         self._drain_seconds = drain_seconds
         self._headroom = headroom
         self._rate = Forecast()
-        self._costs: dict[str, _TupleCost] = defaultdict(_TupleCost)
-        self._shares = Shares()
+        self._learnt = Learnt()
         self._sized_for = 0.0
         """The rate for which there are as many replicas as there are."""
         self._recent: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=grace))
@@ -146,56 +97,38 @@ class Predictive(Controller):
 
     def _learn(self, signals: Signals) -> None:
         self.see(signals)
-        self._shares.add(signals)
-        for name, one in signals.operators.items():
-            if one.received and not one.is_source:
-                self._costs[name].add(one)
+        self._learnt.add(signals)
 
     def expected_rate(self, signals: Signals) -> float | None:
         """Tuples a second to be ready for; where they can be read at any speed, as many as the cores can do."""
         if signals.offered_rate is not None:
             return max(self._rate.now, self._rate.next()) * (1 + self._headroom)
-        work = sum(self._shares[name] * cost.cpu_seconds for name, cost in self._costs.items())
+        sources = {name for name, one in signals.operators.items() if one.is_source}
+        work = self._learnt.cpu_seconds_a_tuple(signals.operators.keys() - sources)
         if signals.is_gil_bound or not work:
             return None
         return signals.cores / work
 
-    def demands(self, signals: Signals, rate: float) -> dict[str, Demand]:
+    def demands(self, signals: Signals, rate: float) -> dict[str, Work]:
         """What every operator has to do a second, so that it keeps up and what waits is done in time."""
         found = {}
         is_open = signals.offered_rate is not None
         for name, one in signals.operators.items():
-            if one.is_source or name not in self._costs:
+            if one.is_source or name not in self._learnt.costs:
                 continue
-            share = self._shares[name]
-            waiting = one.queue_length + signals.backlog * share + self._above(signals, name)
-            tuples = rate * share + (waiting / self._drain_seconds if is_open else 0.0)
-            found[name] = Demand(tuples, self._costs[name].at(one.replicas), one.hottest_share)
+            late = self._learnt.waiting(signals, name) / self._drain_seconds if is_open else 0.0
+            tuples = rate * self._learnt.shares[name] + late
+            found[name] = Work(tuples, self._learnt.costs[name].at(one.replicas), one.hottest_share)
         return found
-
-    def _above(self, signals: Signals, name: str) -> float:
-        """Tuples that wait further up, as many as they will be when they come here."""
-        share = self._shares[name]
-        total, seen, level = 0.0, set(), list(signals.operators[name].inputs)
-        while level:
-            before = level.pop()
-            one = signals.operators.get(before)
-            if one is None or before in seen:
-                continue
-            seen.add(before)
-            level += one.inputs
-            if self._shares[before]:
-                total += one.queue_length * share / self._shares[before]
-        return total
 
     # How many
 
-    def _wanted(self, signals: Signals, one: OperatorSignals, demand: Demand, roomy: bool = False) -> int:
+    def _wanted(self, signals: Signals, one: OperatorSignals, demand: Work, roomy: bool = False) -> int:
         """Where more replicas made tuples dearer, count on it going on like that."""
         count = demand.replicas(roomy)
-        cost = self._costs[one.name]
+        cost = self._learnt.costs[one.name]
         for _ in range(3):
-            dearer = Demand(demand.tuples, cost.at(count), demand.hottest_share).replicas(roomy)
+            dearer = Work(demand.tuples, cost.at(count), demand.hottest_share).replicas(roomy)
             if dearer <= count:
                 break
             count = dearer
@@ -227,7 +160,7 @@ class Predictive(Controller):
 
     # Stages one after another
 
-    def _tasks(self, signals: Signals, demands: Mapping[str, Demand]) -> Sequence[Change]:
+    def _tasks(self, signals: Signals, demands: Mapping[str, Work]) -> Sequence[Change]:
         """Slots for all that a batch has to do in its interval; as many tasks in each stage as have enough to do."""
         batches = signals.batches
         assert batches is not None
@@ -269,55 +202,22 @@ class Admitting(Controller):
     """As many tuples in a batch as its interval can hold, so that a backlog is not one endless batch."""
 
     name = "admission"
+    settles = False
 
     def __init__(self, least_rows: int = 1000) -> None:
         self._least_rows = least_rows
-        self._seconds_per_row = 0.0
+        self._row_cost = RunningRatio()
 
     def decide(self, signals: Signals) -> Sequence[Change]:
         batches = signals.batches
         if batches is None or not batches.rows or batches.interval_seconds <= batches.fixed_seconds:
             return []
-        cost = signals.busy_seconds / batches.rows
-        self._seconds_per_row = _faded(self._seconds_per_row or None, cost)
-        if not self._seconds_per_row:
+        self._row_cost.add(signals.busy_seconds, batches.rows, signals.seconds)
+        if not (cost := self._row_cost.value):
             return []
         room = batches.interval_seconds - batches.fixed_seconds
-        fits = max(self._least_rows, int(room * signals.threads / self._seconds_per_row))
+        fits = max(self._least_rows, int(room * signals.threads / cost))
         if 0.8 <= fits / max(1, batches.most_rows) <= 1.25:
             return []
-        reason = (
-            f"{room:.2f} s of a batch on {signals.threads} slots hold so many at {self._seconds_per_row * 1e6:,.1f} µs"
-        )
+        reason = f"{room:.2f} s of a batch on {signals.threads} slots hold so many at {cost * 1e6:,.1f} µs"
         return [AdmitRows(before=batches.most_rows, after=fits, reason=reason)]
-
-
-class _TupleCost:
-    """What a tuple costs an operator: an honest running estimate, and how it depends on the number of replicas."""
-
-    def __init__(self) -> None:
-        self._cpu: dict[int, float] = {}
-        """Core seconds by number of replicas."""
-        self._least_waiting = math.inf
-        self._last = 1
-
-    def add(self, one: OperatorSignals) -> None:
-        cpu = one.cpu_seconds / one.received
-        before = self._cpu.get(one.replicas)
-        self._cpu[one.replicas] = _faded(before, cpu)
-        self._least_waiting = min(self._least_waiting, max(0.0, one.busy_seconds - one.cpu_seconds) / one.received)
-        self._last = one.replicas
-
-    @property
-    def cpu_seconds(self) -> float:
-        return self._cpu.get(self._last, 0.0)
-
-    def at(self, replicas: int) -> float:
-        """Seconds a tuple with so many replicas: as seen, or on the line through what was seen with fewer and more."""
-        known = sorted(self._cpu)
-        if replicas in self._cpu or len(known) == 1:
-            return self._cpu.get(replicas, self._cpu[known[0]]) + self._least_waiting
-        nearest = sorted(known, key=lambda count: abs(count - replicas))[:2]
-        low, high = sorted(nearest)
-        slope = max(0.0, (self._cpu[high] - self._cpu[low]) / (high - low))
-        return max(min(self._cpu.values()), self._cpu[low] + slope * (replicas - low)) + self._least_waiting

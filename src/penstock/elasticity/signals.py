@@ -44,6 +44,11 @@ class OperatorSignals:
     can_be_helped: bool = False
 
     @property
+    def handled(self) -> int:
+        """Tuples that it has worked on; of a source, those that it has read."""
+        return self.emitted if self.is_source else self.received
+
+    @property
     def queue_share(self) -> float:
         return self.queue_length / max(1, self.queue_capacity)
 
@@ -112,8 +117,8 @@ class Signals:
 
     @property
     def throughput(self) -> float:
-        """Tuples a second, of all operators together."""
-        handled = sum(one.emitted if one.is_source else one.received for one in self.operators.values())
+        """Tuples a second, of all operators together; sources read in jumps, and don't count."""
+        handled = sum(one.received for one in self.operators.values() if not one.is_source)
         return handled / self.seconds if self.seconds > 0 else 0.0
 
     @property
@@ -155,6 +160,8 @@ class Controller(ABC):
     """
 
     name: str = "controller"
+    settles: bool = True
+    """Whether it judges by what it sees, so that the period after a change tells it nothing."""
 
     def see(self, signals: Signals) -> None:
         """Called instead in the period after a change: nothing is decided, because nothing is as it will be."""

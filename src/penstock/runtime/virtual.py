@@ -232,7 +232,9 @@ class Virtual(Pool):
         if self._event_loop.is_used:
             due = min(due, self._event_loop.due)
         next_time = events[0][0] if events else math.inf
-        if next_time <= due and next_time <= self._until and events:
+        if self._on_watch is not None and self._next_watch <= min(due, next_time, self._until) < math.inf:
+            self._look_after(self._next_watch)  # controllers look also while nothing comes
+        elif next_time <= due and next_time <= self._until and events:
             time, _, happens, worker, point = heapq.heappop(events)
             if time >= self._next_watch:
                 self._look_after(time)

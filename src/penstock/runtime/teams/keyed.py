@@ -6,6 +6,7 @@ it holds for a bucket is worked on in order, by the member that holds that bucke
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -28,6 +29,8 @@ from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop, Work
 
 _MOST_KNOWN_KEYS = 1 << 17
+_REMEMBERED = 0.9
+"""So much of what buckets have had counts on, from one look at the hottest to the next."""
 _CHUNKS_APART = 2
 """How much may lie apart that no member has in its hands, in chunks for each of them."""
 
@@ -191,7 +194,7 @@ class KeyedWork(Work):
         self._worklist = settings.worklist()
         self._splitting = threading.Lock()
         self._merging = threading.Lock()
-        self._tuples_of = [0] * self.buckets.count
+        self._tuples_of = [0.0] * self.buckets.count
         """By bucket, since the hottest was asked for last."""
 
     @property
@@ -212,8 +215,11 @@ class KeyedWork(Work):
         return found
 
     def hottest_share(self) -> float:
-        found, self._tuples_of = self._tuples_of, [0] * self.buckets.count
-        return max(found) / max(1, sum(found))
+        """Of the last periods, and no more than is certain: among few tuples one bucket always has the most."""
+        found = self._tuples_of
+        self._tuples_of = [_REMEMBERED * count for count in found]
+        most = max(found)
+        return max(0.0, most - 2 * math.sqrt(most)) / max(1.0, sum(found))
 
     @property
     def waiting(self) -> int:

@@ -1,0 +1,388 @@
+"""Threads and replicas of all operators in one decision, from what has to be done: the default.
+
+Nothing is searched, so nothing has to settle after a change: what is offered, what a tuple costs and how many tuples
+reach an operator don't depend on how many threads there are. Only where an operator waits for something else than a
+core, and nobody knows how much is offered, more are tried for as long as that pays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from penstock.elasticity.changes import Change, SetReplicas, SetThreads
+from penstock.elasticity.learning import Learnt
+from penstock.elasticity.signals import Controller, OperatorSignals, Signals
+
+_SPARE = 0.5
+"""Beside those that are busy, as a multiple of how much that number varies: by its square root, as in a call centre."""
+_ONE_IS_ENOUGH = 0.8
+"""So much work is left to one worker."""
+_FULL = 0.95
+"""More are wanted when so much of those that there are is needed."""
+_WORTH_LOWERING = 7 / 8
+_LEAST_THREADS_BUSY = 0.9
+_AT_THE_LIMIT = 1.5
+"""Where the machine is the limit, replicas as a multiple of those that have work: no core is to wait for an operator."""
+_CROWDED = 0.25
+"""A queue that is so full has work for more replicas."""
+_BIG_FALL = 0.5
+_BIG_FALL_SECONDS = 0.75
+"""Of so many, so few are enough for so long: that is no pause for breath."""
+_LEAST_TUPLES = 20
+_RATE_SECONDS = 1.0
+"""A rate is that of the last period; or of the last second, as long as fewer tuples than that have come."""
+_PAYS = 1.2
+_TRY_AGAIN_SECONDS = 30.0
+
+
+class Demand(Controller):
+    """As many threads and replicas as have work now, at once; fewer when that was enough for `hold_seconds`.
+
+    What waits is to be done within `drain_seconds`. `of_threads` and `of_replicas` say what it decides about.
+    """
+
+    name = "demand"
+    settles = False
+
+    def __init__(
+        self,
+        drain_seconds: float = 2.0,
+        hold_seconds: float = 2.0,
+        of_threads: bool = True,
+        of_replicas: bool = True,
+    ) -> None:
+        self._drain_seconds = drain_seconds
+        self._of_threads = of_threads
+        self._of_replicas = of_replicas
+        self._learnt = Learnt()
+        self._rate = _OfferedRate(hold_seconds)
+        self._levels = _Levels(hold_seconds)
+        self._tries = _Tries()
+        self._crowds = _Crowds()
+
+    def see(self, signals: Signals) -> None:
+        self._learnt.add(signals)
+        self._rate.add(signals)
+
+    def decide(self, signals: Signals) -> Sequence[Change]:
+        self.see(signals)
+        places = self._tries.places(signals, self._learnt)
+        work = WorkPlan(signals, self._learnt, self._offered(signals, self._rate.now), places, self._drain_seconds)
+        expected = WorkPlan(signals, self._learnt, self._offered(signals, self._rate.peak), places, self._drain_seconds)
+        is_pressed = expected.is_limited or expected.is_saturated
+        crowded = self._crowds.found(signals) if is_pressed else frozenset()
+        levels: dict[str, Level] = {}
+        if self._of_threads:
+            needed, least = min(work.threads, signals.most_threads), signals.least_threads
+            wanted, enough = (
+                min(max(plan.wanted_threads(), least), signals.most_threads) for plan in (expected, work)
+            )
+            levels[""] = Level(signals.threads, needed, wanted, enough)
+        if self._of_replicas:
+            for name, need in work.needs.items():
+                one, factor = signals.operators[name], self._crowds.factor(name)
+                wanted, enough = (
+                    min(max(plan.wanted_replicas(one, factor), one.least_replicas), one.most_replicas)
+                    for plan in (expected, work)
+                )
+                levels[name] = Level(one.replicas, min(need, one.most_replicas), wanted, enough, name in crowded)
+        settled = self._levels.settled(levels, signals.time, may_lower=signals.offered_rate is not None)
+        settled |= {name: count for name, count in places.items() if name in levels and count > levels[name].now}
+        return [self._change(signals, work, name, levels[name].now, count) for name, count in settled.items()]
+
+    def _offered(self, signals: Signals, rate: float) -> float | None:
+        return None if signals.offered_rate is None else rate
+
+    def _change(self, signals: Signals, work: WorkPlan, name: str, before: int, after: int) -> Change:
+        if signals.offered_rate is None:
+            why = f"{signals.cores} cores can take {work.rate:,.0f} tuples/s"
+        else:
+            behind = f" and {work.late:,.0f} wait" if work.late > work.rate * signals.seconds else ""
+            why = f"{self._rate.now:,.0f} tuples/s come{behind}"
+        if not name:
+            return SetThreads(before=before, after=after, reason=f"{why}, which is work for {work.threads:.1f} threads")
+        cost = self._learnt.costs[name].seconds
+        reason = f"{why}, for which it has {work.needs[name]:.2f} replicas' work ({cost * 1e6:,.0f} µs each)"
+        return SetReplicas(name, before=before, after=after, reason=reason)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One number: what it is, how much of it is needed, and what it should be so that there is something to spare."""
+
+    now: int
+    needed: float
+    wanted: int
+    """For the most that has come lately."""
+    enough: int
+    """For what comes now."""
+    is_urgent: bool = False
+    """Whether the number is to go up although it is more than is needed."""
+
+    @property
+    def is_short(self) -> bool:
+        return self.wanted > self.now and (self.is_urgent or self.needed > _FULL * self.now)
+
+
+class _Levels:
+    """More at once, all together; fewer when they were enough for a while, and not by a hair."""
+
+    def __init__(self, hold_seconds: float) -> None:
+        self._hold_seconds = hold_seconds
+        self._recent: deque[tuple[float, Mapping[str, Level]]] = deque()
+
+    def settled(self, levels: Mapping[str, Level], time: float, may_lower: bool) -> dict[str, int]:
+        """The numbers that are to change now."""
+        self._recent.append((time, levels))
+        while self._recent[0][0] <= time - self._hold_seconds:
+            self._recent.popleft()
+        if any(one.is_short for one in levels.values()):
+            return {name: one.wanted for name, one in levels.items() if one.wanted > one.now}
+        if not may_lower or time < min(1.0, self._hold_seconds):
+            return {}
+        enough = self._enough(levels, time - self._hold_seconds)
+        soon = self._enough(levels, time - _BIG_FALL_SECONDS)
+        fallen = {name: count for name, count in soon.items() if count <= _BIG_FALL * levels[name].now}
+        return {name: enough[name] for name, one in levels.items() if enough[name] <= one.now * _WORTH_LOWERING} | fallen
+
+    def _enough(self, levels: Mapping[str, Level], since: float) -> dict[str, int]:
+        """What would have been enough from then on."""
+        return {
+            name: max(seen[name].enough for time, seen in self._recent if name in seen and time > since)
+            for name in levels
+        }
+
+
+class _OfferedRate:
+    """Tuples a second that come: now, and at most lately."""
+
+    def __init__(self, hold_seconds: float) -> None:
+        self._hold_seconds = hold_seconds
+        self._periods: deque[tuple[float, float, float]] = deque()
+        """When it ended, how long it was, and how many tuples have come in it."""
+        self._rates: deque[tuple[float, float]] = deque()
+
+    def add(self, signals: Signals) -> None:
+        if signals.offered_rate is None:
+            return
+        time = signals.time
+        self._periods.append((time, signals.seconds, signals.offered_rate * signals.seconds))
+        while self._periods[0][0] <= time - max(_RATE_SECONDS, signals.seconds):
+            self._periods.popleft()
+        self._rates.append((time, self._of_last_periods()))
+        while self._rates[0][0] <= time - self._hold_seconds:
+            self._rates.popleft()
+
+    def _of_last_periods(self) -> float:
+        seconds = tuples = 0.0
+        for _, length, count in reversed(self._periods):
+            seconds, tuples = seconds + length, tuples + count
+            if tuples >= _LEAST_TUPLES:
+                break
+        return tuples / seconds
+
+    @property
+    def now(self) -> float:
+        return self._rates[-1][1] if self._rates else 0.0
+
+    @property
+    def peak(self) -> float:
+        return max((rate for _, rate in self._rates), default=0.0)
+
+
+class WorkPlan:
+    """What every operator has to do a second, no more than the machine and the slowest operator can."""
+
+    def __init__(
+        self,
+        signals: Signals,
+        learnt: Learnt,
+        offered: float | None,
+        places: Mapping[str, int],
+        drain_seconds: float,
+    ) -> None:
+        self._signals = signals
+        self._learnt = learnt
+        self._cores = 1 if signals.is_gil_bound else signals.cores
+        known = [name for name, one in signals.operators.items() if name in learnt.costs and one.name]
+        self.late = max((learnt.waiting(signals, name) for name in known), default=0.0)
+        cpu = learnt.cpu_seconds_a_tuple()
+        self.rate = offered if offered is not None else self._cores / cpu if cpu else 0.0
+        self._cpu: dict[str, float] = {}
+        self._waits: dict[str, float] = {}
+        for name in known:
+            cost, tuples = learnt.costs[name], self.rate * learnt.shares[name]
+            if offered is not None:
+                tuples += learnt.waiting(signals, name) / drain_seconds
+            self._cpu[name] = tuples * cost.cpu_seconds
+            self._waits[name] = tuples * cost.waiting_seconds
+        wanted_cores = sum(self._cpu.values())
+        for names in _connected(signals):
+            self._scale(names, self._slowest(names, places))
+        cores = sum(self._cpu.values())
+        if cores > self._cores:
+            self._scale(self._cpu, self._cores / cores)
+        self.is_saturated = offered is None
+        self.is_limited = wanted_cores >= _FULL * self._cores and sum(self._cpu.values()) >= _FULL * self._cores
+        """Whether all cores have work, and some waits."""
+
+    def _slowest(self, names: Sequence[str], places: Mapping[str, int]) -> float:
+        """How much of its work the slowest of operators that hold each other up can do."""
+        shares = [1.0]
+        for name in names:
+            need = self._cpu.get(name, 0.0) + self._waits.get(name, 0.0)
+            one = self._signals.operators[name]
+            if not one.is_source and need > (most := _most_workers(one, places)):
+                shares.append(most / need)
+        return min(shares)
+
+    def _scale(self, names: Sequence[str] | Mapping[str, float], share: float) -> None:
+        if share < 1:
+            for name in names:
+                if name in self._cpu:
+                    self._cpu[name] *= share
+                    self._waits[name] *= share
+
+    @property
+    def needs(self) -> dict[str, float]:
+        """Workers that are in an operator at once, on average."""
+        operators = self._signals.operators
+        return {name: cpu + self._waits[name] for name, cpu in self._cpu.items() if not operators[name].is_source}
+
+    @property
+    def threads(self) -> float:
+        """Workers that are in any operator at once, on average."""
+        return sum(self._cpu.values()) + sum(self._waits.values())
+
+    def wanted_threads(self) -> int:
+        """All cores where they have work; and those that wait need none."""
+        waiting = _with_spare(sum(self._waits.values())) if sum(self._waits.values()) >= _ONE_IS_ENOUGH else 0
+        if self.is_limited:
+            return self._cores + waiting
+        return min(_with_spare(self.threads), self._cores + waiting)
+
+    def wanted_replicas(self, one: OperatorSignals, factor: float) -> int:
+        """As many as can be of use, where the machine is the limit."""
+        need = self.needs.get(one.name)
+        if need is None:
+            return one.replicas
+        wanted = _with_spare(need)
+        if self.is_limited and (need >= _ONE_IS_ENOUGH or one.queue_share > _CROWDED):
+            wanted = max(wanted, math.ceil(_AT_THE_LIMIT * need + 0.5))
+        if not self._waits.get(one.name, 0.0) > self._cpu[one.name]:
+            wanted = min(math.ceil(wanted * factor), self._cores)
+        return min(wanted, _most_workers(one, {}))
+
+
+def _with_spare(need: float) -> int:
+    """So many that hardly ever all are busy.
+
+    >>> [_with_spare(need) for need in (0.0, 0.6, 0.9, 2.0, 9.0)]
+    [1, 1, 2, 4, 12]
+    """
+    return 1 if need < _ONE_IS_ENOUGH else math.ceil(need + _SPARE * math.sqrt(need) - 1e-9)
+
+
+def _most_workers(one: OperatorSignals, places: Mapping[str, int]) -> int:
+    """No more than can do anything where one key has a good part of the tuples."""
+    hot = math.floor(1 / one.hottest_share) + 1 if one.hottest_share > 0 else one.most_replicas
+    return max(1, min(one.most_replicas, hot, places.get(one.name, one.most_replicas)))
+
+
+def _connected(signals: Signals) -> list[list[str]]:
+    """Operators that hold each other up: those that are on ways that meet.
+
+    >>> one, other = OperatorSignals("a", inputs={"in": 1}), OperatorSignals("in")
+    >>> _connected(Signals(1.0, 1.0, {"in": other, "a": one, "b": OperatorSignals("b")}))
+    [['in', 'a'], ['b']]
+    """
+    groups: dict[str, list[str]] = {name: [name] for name in signals.operators}
+    for name, one in signals.operators.items():
+        for before in one.inputs:
+            if before in groups and groups[before] is not groups[name]:
+                joined = groups[before]
+                joined += groups[name]
+                for member in groups[name]:
+                    groups[member] = joined
+    return list({id(group): group for group in groups.values()}.values())
+
+
+class _Crowds:
+    """Operators whose queues stay full while threads have time: twice as many replicas, until one of the two ends.
+
+    Replicas can stand in each other's way: they take turns at keys, and wait for what comes before theirs.
+    """
+
+    def __init__(self) -> None:
+        self._factors: dict[str, float] = {}
+        self._since = 0.0
+
+    def factor(self, name: str) -> float:
+        return self._factors.get(name, 1.0)
+
+    def found(self, signals: Signals) -> Set[str]:
+        """The operators that it is now twice as much for."""
+        if signals.utilisation > _LEAST_THREADS_BUSY or signals.time < self._since + 2 * signals.seconds:
+            return frozenset()
+        crowded = {name for name, one in signals.operators.items() if self._is_crowded(signals, one)}
+        for name in crowded:
+            self._factors[name] = 2 * self.factor(name)
+            self._since = signals.time
+        return crowded
+
+    @staticmethod
+    def _is_crowded(signals: Signals, one: OperatorSignals) -> bool:
+        is_full = one.queue_share > _CROWDED and signals.output_full_share(one.name) < _CROWDED
+        return is_full and 1 < one.replicas < min(signals.cores, _most_workers(one, {}))
+
+
+@dataclass
+class _Try:
+    """How many may wait in an operator, and what that has brought."""
+
+    places: int
+    since: float = 0.0
+    before: float = 0.0
+    """Tuples a second with half as many."""
+    has_ended: bool = False
+    cost: float = field(default=0.0)
+
+
+class _Tries:
+    """Where operators wait and nobody knows how much is offered: twice as many, as long as that pays."""
+
+    def __init__(self) -> None:
+        self._tries: dict[str, _Try] = {}
+
+    def places(self, signals: Signals, learnt: Learnt) -> dict[str, int]:
+        """By operator: how many are to wait in it."""
+        if signals.offered_rate is not None:
+            self._tries.clear()
+            return {}
+        for name, one in signals.operators.items():
+            if one.is_source or not one.received or not learnt.costs[name].waits:
+                self._tries.pop(name, None)
+                continue
+            tried = self._tries.setdefault(name, _Try(one.replicas, since=signals.time))
+            self._look(signals, one, tried, learnt.costs[name].seconds)
+        return {name: tried.places for name, tried in self._tries.items()}
+
+    def _look(self, signals: Signals, one: OperatorSignals, tried: _Try, cost: float) -> None:
+        if signals.time - tried.since < 2 * max(cost, signals.seconds):
+            return  # what was changed has not been seen for long enough
+        rate = one.received / signals.seconds
+        is_other = tried.has_ended and not 0.7 < cost / tried.cost < 1.4
+        if tried.has_ended and not is_other and signals.time - tried.since < _TRY_AGAIN_SECONDS:
+            return
+        if not tried.has_ended and tried.before and rate < _PAYS * tried.before:
+            tried.has_ended, tried.cost, tried.since = True, cost, signals.time
+            return
+        most = _most_workers(one, {})
+        most = min(most, signals.most_threads)
+        is_busy = one.busy_seconds >= _ONE_IS_ENOUGH * min(tried.places, one.replicas) * signals.seconds
+        if is_busy and tried.places < most:
+            tried.places = min(most, max(2 * tried.places, min(signals.cores, most)))
+            tried.before, tried.since, tried.has_ended = rate, signals.time, False
