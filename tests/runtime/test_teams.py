@@ -128,11 +128,8 @@ def test_what_guests_have_done_is_counted_once():
         member.turn.claim()
     roster.claim_for_helper()
     for count, member in enumerate(roster.all, start=1):
-        counters = member.tally.first
-        counters.received, counters.emitted, counters.busy_seconds = 100 * count, 10 * count, float(count)
-    earlier = Counters()
-    earlier.received, earlier.failed = 7, 3
-    tally = TeamTally({"op": earlier}, roster)
+        member.tally.first.add(Counters(100 * count, 10 * count, busy_seconds=float(count)))
+    tally = TeamTally({"op": Counters(received=7, failed=3)}, roster)
     counts = tally.counts()["op"]
     assert (counts.received, counts.emitted, counts.busy_seconds, counts.failed) == (607, 60, 6.0, 3)
     assert tally.passed() == (607, 60)

@@ -292,7 +292,7 @@ class LoopActor(Actor):
     def ended(self, port: int) -> None:
         self._ended_ports.add(port)
         for identity in sorted(self._loops, key=firing_order):
-            self._loops[identity].ports[port].ended = True
+            self._loops[identity].ports[port].end()
             self._agenda.append(self._loops[identity])
 
     def step(self) -> None:
@@ -355,7 +355,7 @@ class LoopActor(Actor):
         )
         loop = DriverLoop(self.node.name, operator, context, engine.restart == "every-wait")
         for port in self._ended_ports:
-            loop.ports[port].ended = True
+            loop.ports[port].end()
         self._loops[identity] = loop
         return loop
 

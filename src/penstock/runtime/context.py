@@ -98,6 +98,10 @@ class InputPort:
             self.shown += 1
         self.closed = closed
 
+    def end(self) -> None:
+        """For the runtime: no more tuples will come."""
+        self.ended = True
+
     def arrive_many(self, values: list[Any]) -> None:
         """For the runtime: tuples have come."""
         self._hidden.extend(values)

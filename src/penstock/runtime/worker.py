@@ -78,11 +78,11 @@ class Worker:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
-                        began, cpu_before = now(), cpu()
+                        processed, began, cpu_before = 0, now(), cpu()
                         try:
-                            cell.process()
+                            processed = cell.process()
                         finally:
-                            cell.account(now() - began, cpu() - cpu_before)
+                            cell.account(now() - began, cpu() - cpu_before, processed)
                         if help_shares.is_on and not cell.outbox.is_empty:
                             yield Point.HELP
                             cell.outbox.help_readers()

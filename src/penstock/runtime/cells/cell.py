@@ -52,6 +52,8 @@ class Cell(ABC):
         self.failing = Failing(run.flow, place, self.tally)
         self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_share)
         """The way to its readers."""
+        self.outbox: Outbox = self.ports
+        """What a worker in this cell has to send."""
         self.last_run = 0.0
         self.is_failed = False
         """It has failed on a tuple, and takes no more."""
@@ -67,11 +69,6 @@ class Cell(ABC):
     @property
     def outputs(self) -> list[list[Port]]:
         return self.ports.outputs
-
-    @property
-    def outbox(self) -> Outbox:
-        """What a worker in this cell has to send."""
-        return self.ports
 
     @cached_property
     def figures(self) -> Figures:
@@ -104,8 +101,8 @@ class Cell(ABC):
         """Take something to do from the ports; whether there was any. Sets `is_over` when there never will be."""
 
     @abstractmethod
-    def process(self) -> None:
-        """Do it, on private memory; what comes out goes into the outbox."""
+    def process(self) -> int:
+        """Do it, on private memory; what comes out goes into the outbox. How many tuples were worked on."""
 
     def has_more(self) -> bool:
         """Whether `take` would find something now; what comes later is notified."""
@@ -151,9 +148,9 @@ class Cell(ABC):
         """Something has changed: make sure that a worker looks at this cell after now."""
         self.turn.notify()
 
-    def account(self, seconds: float, cpu_seconds: float) -> None:
+    def account(self, seconds: float, cpu_seconds: float, processed: int) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operators."""
-        self.budget.account(seconds, cpu_seconds)
+        self.budget.account(seconds, cpu_seconds, processed)
         self.tally.charge(seconds, cpu_seconds)
 
     def complete(self) -> None:

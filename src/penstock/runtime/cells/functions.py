@@ -43,10 +43,10 @@ class FunctionCell(Changing):
             self.is_over = True
         return bool(self._values)
 
-    def process(self) -> None:
+    def process(self) -> int:
         values, self._values = self._values, []
-        self.budget.processed = len(values)
         self.kernel.run(values, self._born, self.ports.give)
+        return len(values)
 
     def snapshots(self) -> dict[str, Kept]:
         return self.kernel.snapshots()
@@ -125,6 +125,10 @@ class AsyncCell(Cell):
         self._flight: deque[tuple[Any, float, Future[Any]]] = deque()
         self._values: list[Any] = []
         self._born = 0.0
+        self._awaited_seconds = 0.0
+        """Written on the event loop."""
+        self._charged_seconds = 0.0
+        """How much of that the operator was charged with."""
 
     @cached_property
     def figures(self) -> Figures:
@@ -144,35 +148,40 @@ class AsyncCell(Cell):
             self.is_over = True
         return bool(self._values) or bool(self._flight and self._flight[0][2].done())
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
-        counters = self.tally.first
-        counters.received += len(self._values)
+        self.tally.first.count(len(self._values), 0)
         for value in self._values:
             future = self.run.event_loop.submit(self._await(value))
             self._flight.append((value, self._born, future))
             future.add_done_callback(lambda _: self.notify())
         self._values = []
-        while self._flight and self._flight[0][2].done():
-            value, born, future = self._flight.popleft()
-            try:
-                result = future.result()
-            except Raised as raised:
-                self.failing.failed(node, value, raised.error, born, self.ports.give)
-            else:
-                counters.emitted += 1
-                self.ports.give(0, [result], born)
+        emitted = 0
+        try:
+            while self._flight and self._flight[0][2].done():
+                value, born, future = self._flight.popleft()
+                try:
+                    result = future.result()
+                except Raised as raised:
+                    self.failing.failed(node, value, raised.error, born, self.ports.give)
+                else:
+                    emitted += 1
+                    self.ports.give(0, [result], born)
+        finally:
+            self.tally.first.count(0, emitted)
+        return 0  # what a tuple costs is not known from the time in here
 
-    def account(self, seconds: float, cpu_seconds: float) -> None:
+    def account(self, seconds: float, cpu_seconds: float, processed: int) -> None:
         """What counts is the time that was awaited, not what it takes to begin and to end it."""
-        self.budget.account(seconds, cpu_seconds)
-        self.tally.charge(0.0, cpu_seconds)
+        self.budget.account(seconds, cpu_seconds, processed)
+        before, self._charged_seconds = self._charged_seconds, self._awaited_seconds
+        self.tally.charge(self._charged_seconds - before, cpu_seconds)
 
     async def _await(self, value: Any) -> Any:
         loop = asyncio.get_running_loop()
         started = loop.time()
         result = await enveloped(partial(self._kind.fn, value), self._kind.timeout_seconds)
-        self.tally.first.busy_seconds += loop.time() - started
+        self._awaited_seconds += loop.time() - started
         return result
 
     def leave(self, has_failed: bool) -> None:

@@ -113,7 +113,7 @@ class LoopRunner:
         born = self._born if self._has_ports else self._run.clock.now()
         for port, box in enumerate(self._outboxes):
             if box:
-                self._counters.emitted += len(box)
+                self._counters.count(0, len(box))
                 self._given += len(box)
                 self._give(port, list(box), born)
                 box.clear()
@@ -138,7 +138,7 @@ class LoopKernel(Kernel):
     def run(self, values: list[Any], born: float, give: Give) -> None:
         self._give = give
         self._runner.come_in(born)
-        self.tally.first.received += len(values)
+        self.tally.first.count(len(values), 0)
         if self._on_loop is not None:
             self._on_loop(self.nodes[0], values)
         try:
@@ -150,7 +150,7 @@ class LoopKernel(Kernel):
 
     def end(self, born: float, give: Give) -> None:
         """The stream has ended: say what there is to say."""
-        self._loop.ports[0].ended = True
+        self._loop.ports[0].end()
         self.run([], born, give)
 
     def _pass_on(self, port: int, values: list[Any], born: float) -> None:

@@ -34,12 +34,10 @@ class SinkCell(Cell):
             self.is_over = True
         return bool(self._values)
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
-        counters = self.tally.first
         values, self._values = self._values, []
-        self.budget.processed = len(values)
-        counters.received += len(values)
+        self.tally.first.count(len(values), 0)
         rest = values
         while rest and (rejected := self._writer.write(self._lent(rest))):
             self.written += rejected.position
@@ -50,6 +48,7 @@ class SinkCell(Cell):
         self.run.on_latency(now - self._born)
         if isinstance(self._born, Taken):
             self.run.on_processing(now - self._born.taken)
+        return len(values)
 
     def _lent(self, values: list[Any]) -> list[Any]:
         """A user's sink may empty the list that it is given, and other readers of the stream have the same one."""

@@ -38,11 +38,7 @@ class KeyedMember(Member):
     def __init__(self, team: Cell, work: KeyedWork) -> None:
         super().__init__(team, Tally(team.nodes))
         self._work = work
-        self._parts = _PartsOutbox(work)
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._parts
+        self.outbox = self._parts = _PartsOutbox(work)
 
     @property
     def in_hand(self) -> int:
@@ -55,20 +51,19 @@ class KeyedMember(Member):
     def has_more(self) -> bool:
         return self.number is not None and self._work.has_work(self)
 
-    def process(self) -> None:
-        parts, counters = self._parts.parts, self.tally.first
-        self.budget.processed = sum(map(len, parts))
-        counters.received += self.budget.processed
+    def process(self) -> int:
+        parts = self._parts.parts
         for part in parts:
             with suppress(Failure):  # it is in the part
                 self._work.bucket(part.bucket).run(part, self.failing_in(part))
             self.count(part)
+        return sum(map(len, parts))
 
     def count(self, part: BucketPart) -> None:
         """What has come of a part."""
-        counters, outputs = self.tally.first, self.nodes[0].outputs
-        counters.emitted += sum(len(found) for port, found in part.found.items() if port < outputs)
-        counters.late += part.late
+        outputs = self.nodes[0].outputs
+        emitted = sum(len(found) for port, found in part.found.items() if port < outputs)
+        self.tally.first.count(len(part.values), emitted, part.late)
 
     def failing_in(self, part: BucketPart) -> Fail:
         """What to do about tuples of a part that fail."""
@@ -79,9 +74,9 @@ class KeyedMember(Member):
                 letter = survived(self.run.flow, node, value, error)
             except PenstockError as reported:
                 failure = Failure(self.place, reported)
-                part.error = (place, failure)
+                part.fail(place, failure)
                 raise failure from None
-            self.tally.first.failed += 1
+            self.tally.first.count_failed()
             if letter is not None:
                 part.found.setdefault(self.failing.dead_letter_port(node), []).append((place, letter))
 
@@ -298,7 +293,6 @@ class KeyedWork(Work):
             assert isinstance(unit, KeyedUnit)
             parts = self.parts_of(unit)
             self.buckets.check_placed()
-            unit.parts = len(parts)
             for part in parts:
                 self._tuples_of[part.bucket] += len(part)
             self._worklist.add(parts)
@@ -323,14 +317,7 @@ class KeyedWork(Work):
 
     def parts_of(self, unit: KeyedUnit) -> list[BucketPart]:
         """Take a unit apart; units come in their order. The caller must hold the lock for that."""
-        parts: dict[int, BucketPart] = {}
-        for position, (bucket, value) in enumerate(zip(self.buckets_of(unit), unit.values, strict=True)):
-            part = parts.get(bucket)
-            if part is None:
-                part = parts[bucket] = BucketPart(unit, bucket)
-            part.positions.append(position)
-            part.values.append(value)
-        return list(parts.values())
+        return unit.take_apart(self.buckets_of(unit))
 
     def buckets_of(self, unit: KeyedUnit) -> list[int]:
         """The bucket of each tuple."""
@@ -339,9 +326,7 @@ class KeyedWork(Work):
     def _spoken(self, unit: Unit, part: BucketPart, member: KeyedMember) -> None:
         """Last words have been said: they are all that there is in their unit."""
         assert isinstance(unit, KeyedUnit)
-        if part.error is not None:
-            unit.error_at, unit.error = part.error
-        unit.found = part.found
+        unit.add(part)
         unit.merge()
         member.count(part)
 
@@ -382,8 +367,7 @@ class KeyedLoopWork(KeyedWork):
         """Of all keys, in the order in which they always come."""
         loops = {identity: bucket for bucket in self._loop_buckets() for identity in bucket.loops.loops}
         assert isinstance(unit, KeyedUnit)
-        unit.error_at = len(loops)
-        part, speaker = BucketPart(unit, 0), self.speaker
+        part, speaker = unit.last_words(len(loops)), self.speaker
         try:
             for at, identity in enumerate(sorted(loops, key=firing_order)):
                 loops[identity].end(identity, at, part, speaker.failing_in(part))

@@ -73,11 +73,7 @@ class ChunkMember(Member):
         super().__init__(team, kernel.tally, chunks_when_busy)
         self.kernel = kernel
         self._supply = supply
-        self._units = UnitOutbox(team, supply, team.run.help_share)
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._units
+        self.outbox = self._units = UnitOutbox(team, supply, team.run.help_share)
 
     @property
     def in_hand(self) -> int:
@@ -92,17 +88,15 @@ class ChunkMember(Member):
     def has_more(self) -> bool:
         return self.number is not None and self._supply.has_work(self)
 
-    def process(self) -> None:
+    def process(self) -> int:
         unit = self._units.unit
         assert unit is not None
-        self.budget.processed = 0
-        if not unit.is_done:
-            self.work_on(unit)
+        return 0 if unit.is_done else self.work_on(unit)
 
-    def work_on(self, unit: Unit) -> None:
-        """All that comes of a unit is then in it."""
-        self.budget.processed = len(unit.values)
+    def work_on(self, unit: Unit) -> int:
+        """All that comes of a unit is then in it; how many tuples it has."""
         self._call(unit, lambda: self.kernel.run(unit.values, unit.born, unit.give))
+        return len(unit.values)
 
     def end(self, unit: Unit) -> None:
         """The input has ended: what the kernel still has to say goes into this unit."""
@@ -112,10 +106,11 @@ class ChunkMember(Member):
         try:
             work()
         except Failure as failure:
-            unit.error = failure
+            unit.fail(failure)
         except BaseException as error:
-            unit.error = self.failing.crashed(error)
-        unit.is_last = self.kernel.is_done
+            unit.fail(self.failing.crashed(error))
+        if self.kernel.is_done:
+            unit.be_the_last()
 
     def leave(self, has_failed: bool) -> None:
         self.kernel.leave(has_failed)
@@ -149,4 +144,4 @@ class UnitOutbox(Outbox):
             parts = [values]
             if len(outputs[port]) == 1:
                 parts = with_help(self._team.name, outputs[port][0], values, born, self._help_share)
-            unit.given += [(port, part, born) for part in parts]
+            unit.given.extend((port, part, born) for part in parts)

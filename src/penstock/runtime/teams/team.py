@@ -46,13 +46,10 @@ class Team(Cell):
             port, self.buffer, run.clock.now, self._is_closed, lambda *unit: self.work.make_unit(*unit)
         )
         self.work = make_work(Shop(self, self._intake, self.roster))
-        self._last_words = _LastWords(self.work.shop.finished)
+        # What else has not been sent is the sender's, which may be any member.
+        self.outbox = self._last_words = _LastWords(self.work.shop.finished)
         self._has_spoken = not self.work.has_last_words
         self._sums = TeamTally(self.tally.of, self.roster)
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._last_words  # what else has not been sent is the sender's, which may be any member
 
     @cached_property
     def figures(self) -> Figures:
@@ -107,7 +104,7 @@ class Team(Cell):
         try:
             member.work_on(unit)
         finally:
-            member.account(clock.now() - began, clock.thread_cpu() - cpu_before)
+            member.account(clock.now() - began, clock.thread_cpu() - cpu_before, len(values))
             member.turn.release(False)
         return Helped(values, unit)
 
@@ -154,12 +151,11 @@ class Team(Cell):
             self.is_over = True
         return False
 
-    def process(self) -> None:
+    def process(self) -> int:
         """Everything is out and no worker is in a member: the last words."""
         self._has_spoken = True
-        self.budget.processed = 0
-        self._last_words.unit = unit = self._intake.last()
-        self.work.say_last_words(unit)
+        self.work.say_last_words(self._last_words.begin(self._intake.last()))
+        return 0
 
     def has_more(self) -> bool:
         return False
@@ -188,6 +184,11 @@ class _LastWords(Outbox):
     def __init__(self, finished: Callable[[Unit], None]) -> None:
         self.unit: Unit | None = None
         self._finished = finished
+
+    def begin(self, unit: Unit) -> Unit:
+        """They go into this unit."""
+        self.unit = unit
+        return unit
 
     @property
     def is_empty(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.flow.nodes import Key, Node, Waits
-from penstock.operators.kept import Changed, Kept, Touched
+from penstock.operators.kept import Changed, Kept
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
 from penstock.runtime.failures import Failure, dead_letter
@@ -50,8 +50,7 @@ class TimedBucket:
         self._node = node
         self._on_late = node.kind.on_late
         self._first_past = bisect_right if node.kind.logic.strict else bisect_left
-        self.table = TimedTable(node.kind.logic, node.kind.lateness)
-        self.table.touched = Touched() if run.settings.knows_changes else None
+        self.table = TimedTable(node.kind.logic, node.kind.lateness, run.settings.knows_changes)
         self.progress: tuple[int, Time | None] = (-1, None)
         """The last unit that it has seen, and when its next timer is due after that; read by the member that splits."""
 
@@ -97,7 +96,7 @@ class TimedBucket:
             key, time = read
             outputs = self.table.add(0, key, value, time)
         except LateTuple as late:
-            part.late += 1
+            part.was_late()
             if self._on_late == "dead-letter":
                 letter = dead_letter(self._node, value, late)
                 part.found.setdefault(self._node.outputs, []).append((place, letter))
@@ -144,11 +143,9 @@ class TimedWork(KeyedWork):
             self._note_part(part, unit)
         if unit.rises:
             having = {part.bucket for part in parts}
-            parts += [
-                BucketPart(unit, number)
-                for number in sorted(self._under_way)
-                if number not in having and self._may_fire(number)
-            ]
+            parts += unit.more_parts(
+                [number for number in sorted(self._under_way) if number not in having and self._may_fire(number)]
+            )
         return parts
 
     def buckets_of(self, unit: KeyedUnit) -> list[int]:
@@ -200,7 +197,7 @@ class TimedWork(KeyedWork):
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
         assert isinstance(unit, TimedUnit)
-        part, speaker = BucketPart(unit, 0), self.speaker
+        (part,), speaker = unit.more_parts([0]), self.speaker
         fired: list[tuple[Fired, TimedBucket]] = []
         for bucket in self.buckets.kernels.values():
             assert isinstance(bucket, TimedBucket)

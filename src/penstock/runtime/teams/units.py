@@ -37,6 +37,14 @@ class Unit:
         if values:
             self.given.append((port, values, born))
 
+    def fail(self, error: Failure) -> None:
+        """Nothing more comes of it."""
+        self.error = error
+
+    def be_the_last(self) -> None:
+        """Nothing comes of what was taken after it."""
+        self.is_last = True
+
 
 class Intake:
     """Cuts what waits in a port into units, no further ahead than the reorder buffer reaches.
