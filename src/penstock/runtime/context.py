@@ -107,6 +107,11 @@ class InputPort:
         self._hidden.extend(values)
         self.arrived += len(values)
 
+    def be_fast(self) -> None:
+        """For the runtime: what has arrived is seen at once, and what is taken is not noted."""
+        self.pop = self._seen.popleft
+        self.arrive_many = self.arrive_in_sight  # type: ignore[method-assign]
+
     def arrive_in_sight(self, values: list[Any]) -> None:
         """For the runtime: tuples have come, and the loop, which is waiting, sees them at once."""
         self._batch = [*self._seen, *values] if self._seen else values

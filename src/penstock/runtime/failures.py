@@ -15,6 +15,7 @@ from penstock.errors import (
     PenstockError,
     SinkError,
     SourceError,
+    caused_by,
     describe_exception,
     short_repr,
 )
@@ -52,8 +53,7 @@ def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = ""
     if type(error) in (SourceError, SinkError) and names not in str(error):
         # What is read or written says what is wrong, but not who reads or writes it.
         named = type(error)(f"{error} ({names} of flow {flow!r}, {nodes[0].where})")
-        named.__cause__ = error.__cause__
-        return named  # type: ignore[return-value]
+        return caused_by(named, error.__cause__)  # type: ignore[return-value]
     if isinstance(error, PenstockError) and not _is_users_own(nodes[0], error):
         return error
     message = f"of flow {flow!r} ({nodes[0].where}) failed{doing}: {describe_exception(error)}"
@@ -65,8 +65,7 @@ def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = ""
             found = SinkError(f"sink {names} {message}")
         case _:
             found = OperatorError(f"operator {names} {message}", operator=nodes[0].name)
-    found.__cause__ = error
-    return found
+    return caused_by(found, error)
 
 
 def is_fatal(node: Node, error: BaseException) -> bool:

@@ -160,7 +160,7 @@ class Pool(ABC):
             active = [worker for worker in self._workers if not worker.is_retired]
             wanted = self._wanted + len(self.stuck())
             for worker in active[wanted:]:
-                worker.is_retired = True
+                worker.retire()
             for _ in range(wanted - len(active)):
                 self._add(None)
 

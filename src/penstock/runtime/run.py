@@ -62,7 +62,7 @@ class Run:
             if self.ending.is_over:
                 return
             self.users_code.call(cell, cell.open, " when it was opened")
-        self.ending.has_opened = True
+        self.ending.opened()
         self.rest.opened()
         for cell in self.cells:
             cell.notify()

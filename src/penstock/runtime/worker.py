@@ -49,6 +49,10 @@ class Worker:
         self._run = run
         self._next: Cell | None = None
 
+    def retire(self) -> None:
+        """Go at the end of what it is doing."""
+        self.is_retired = True
+
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
         run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu

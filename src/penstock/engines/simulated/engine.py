@@ -161,7 +161,7 @@ class SimulatedBatchJob(LiveJob):
             steering = BatchSteering(
                 self._plan, elastic, self._batches, self._clock, self._simulated.trigger, decisions
             )
-            self._batches.on_end = steering.after_batch
+            self._batches.call_after_each(steering.after_batch)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
         return self._stages.charged(self._run.counts())

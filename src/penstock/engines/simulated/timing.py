@@ -29,26 +29,28 @@ class VirtualClock(FakeClock):
         self.worked_on = 0
         """How many tuples operators have worked on so far."""
         self._owed_seconds = 0.0
-        self.slowness = 1.0
-        """How much longer everything takes now because of what others do."""
-        self.others = 0
-        """How many of them there are."""
+        self._slowness = 1.0
+        self._others = 0
         self._gil_seconds = gil_seconds
 
     def process_cpu(self) -> float:
         return self.python_seconds + self.released_seconds
 
+    def crowd(self, others: int, slowness: float) -> None:
+        """From now on everything takes so many times as long because of what so many others do."""
+        self._others, self._slowness = others, slowness
+
     def spend(self, python_seconds: float, released_seconds: float = 0.0) -> None:
         """Work on a tuple."""
         self.worked_on += 1
-        python_seconds = (python_seconds + self._owed_seconds) * self.slowness
+        python_seconds = (python_seconds + self._owed_seconds) * self._slowness
         self._owed_seconds = 0.0
         if released_seconds:
-            released_seconds *= self.slowness
-            if self._gil_seconds and self.others:
+            released_seconds *= self._slowness
+            if self._gil_seconds and self._others:
                 # As likely as any of the others, who do the like, has it at that moment.
                 share = python_seconds / (python_seconds + released_seconds)
-                released_seconds += min(1.0, self.others * share) * self._gil_seconds
+                released_seconds += min(1.0, self._others * share) * self._gil_seconds
         self._now += python_seconds + released_seconds
         self.python_seconds += python_seconds
         self.released_seconds += released_seconds
@@ -163,8 +165,7 @@ class Modelled:
         self._prices[Point.RELEASE] = machine.release_seconds
 
     def crowd(self, others: int, cores: int) -> None:
-        self._clock.slowness = 1.0 + self._machine.crowding_share * others / max(1, cores - 1)
-        self._clock.others = others
+        self._clock.crowd(others, 1.0 + self._machine.crowding_share * others / max(1, cores - 1))
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         price, start, cell = self._prices[point], now, worker.cell

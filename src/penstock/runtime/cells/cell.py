@@ -43,13 +43,12 @@ class Cell(ABC):
         self.place = place
         """Its rank in the flow: everything that it reads has a lower one."""
         self.depth = 0.0
-        """Its distance from the sources, by the longest way."""
+        """Its distance from the sources, by the longest way; known when it is connected."""
         self.nodes = nodes
         self.inputs = list(inputs)
         self.turn = Turn(partial(run.scheduler.add, self), partial(run.scheduler.look_again, self))
         self.budget = Budget(run.settings.chunk_seconds, run.largest_chunk, chunks_when_busy)
         self.tally = tally or Tally(nodes)
-        self.failing = Failing(run.flow, place, self.tally)
         self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_share)
         """The way to its readers."""
         self.outbox: Outbox = self.ports
@@ -69,6 +68,11 @@ class Cell(ABC):
     @property
     def outputs(self) -> list[list[Port]]:
         return self.ports.outputs
+
+    @cached_property
+    def failing(self) -> Failing:
+        """What becomes of tuples on which it fails."""
+        return Failing(self.run.flow, self.place, self.tally)
 
     @cached_property
     def figures(self) -> Figures:
@@ -118,9 +122,6 @@ class Cell(ABC):
         """How many tuples wait on each input."""
         return [len(port) for port in self.inputs]
 
-    def close_controls(self) -> None:
-        """Nothing will come on the control inputs any more."""
-
     def snapshots(self) -> dict[str, Kept]:
         """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
         return {}
@@ -138,15 +139,21 @@ class Cell(ABC):
 
     # What all have in common
 
-    def connect(self, outputs: Iterable[Iterable[Port]]) -> None:
-        """Be the reader of its inputs, and the writer of these."""
+    def connect(self, outputs: Iterable[Iterable[Port]], depth: float) -> None:
+        """Be the reader of its inputs, and the writer of these; so far from the sources."""
+        self.depth = depth
         self.ports.connect(outputs)
         for port in self.inputs:
-            port.reader = self
+            port.read_by(self)
 
     def notify(self) -> None:
         """Something has changed: make sure that a worker looks at this cell after now."""
         self.turn.notify()
+
+    def finish(self) -> None:
+        """It has nothing more to do: let a worker complete it."""
+        self.is_over = True
+        self.notify()
 
     def account(self, seconds: float, cpu_seconds: float, processed: int) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operators."""

@@ -101,11 +101,8 @@ class ChainCell(FunctionCell):
         self.nodes = self.kernel.nodes
         port = settings.port(f"{rest_kernel.nodes[0].name!r}", settings.queue_size)
         rest = ChainCell(self.run, rest_kernel, port)
-        rest.depth = self.depth + (rest.place - self.place) / 2
-        # As if it had been there from the start.
-        port.total_given = self.kernel.tally.of[self.nodes[-1].name].emitted
-        port.total_taken = rest_kernel.tally.first.received
-        rest.connect([*outputs, *dead_letters[at:]])
+        port.count_earlier(self.kernel.tally.of[self.nodes[-1].name].emitted, rest_kernel.tally.first.received)
+        rest.connect([*outputs, *dead_letters[at:]], self.depth + (rest.place - self.place) / 2)
         self.ports.connect([[port], *dead_letters[:at]])
         for cell in (self, rest):
             tally = cell.kernel.tally

@@ -168,10 +168,7 @@ def waiting_in(inputs: list[Port]) -> list[list[Any]]:
 def put_back(inputs: list[Port], waiting: list[list[Any]], now: float) -> None:
     """Let tuples that an earlier life has left be the first in their ports."""
     for port, values in zip(inputs, waiting, strict=True):
-        port.grow(max(port.capacity, len(values)))
-        if values:
-            port.total_restored += len(values)
-            port.offer(values, now)
+        port.restore(values, now)
 
 
 def _last_taken(loop: DriverLoop) -> Any:

@@ -122,10 +122,6 @@ class LoopCell(Cell):
         if waiting is not None:
             put_back(self.inputs, waiting, self.run.clock.now())
 
-    def close_controls(self) -> None:
-        for port in self.inputs[len(self._node.inputs) :]:
-            port.closed = True
-
     def leave(self, has_failed: bool) -> None:
         for loop in self._loops.values():
             loop.close()

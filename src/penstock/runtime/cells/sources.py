@@ -187,11 +187,6 @@ class InletCell(SourceCell):
         self._total_fed += len(chunk.values)
         self.notify()
 
-    def finish(self) -> None:
-        """Nothing more will be fed."""
-        self.is_over = True
-        self.notify()
-
     def take(self) -> bool:
         return bool(self._fed) and not self.run.is_failing
 

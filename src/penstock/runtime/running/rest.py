@@ -173,7 +173,8 @@ class Rest:
                 self._take_quietly(then_ends)
             case CloseControls(cell):
                 self._controls_closed.add(cell)
-                cell.close_controls()
+                for port in cell.inputs[len(cell.nodes[0].inputs) :]:
+                    port.close()
                 cell.notify()
             case NeverComes(operators):
                 self._ending.crash(FlowError(f"flow {self._registry.flow!r}: {operators} waits for what never comes"))

@@ -60,10 +60,10 @@ class ForgettingWork(KeyedWork):
     """A keyed function that forgets, with several replicas."""
 
     make_unit = ForgettingUnit
+    can_be_partitioned = False  # its states are kept by the bytes of their keys alone
 
     def __init__(self, shop: Shop, key: Key) -> None:
         super().__init__(shop, key)
-        self.buckets.partitioner = None  # its states are kept by the bytes of their keys alone
         kind = self.node.kind
         assert isinstance(kind, Remembers)
         self._time = kind.time

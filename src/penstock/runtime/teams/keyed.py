@@ -13,7 +13,7 @@ from contextlib import suppress
 from operator import index
 from typing import Any
 
-from penstock.errors import PenstockError, PolicyError, describe_exception, short_repr
+from penstock.errors import PenstockError, PolicyError, caused_by, describe_exception, short_repr
 from penstock.flow.nodes import Key, Node
 from penstock.operators.kept import Changed, Kept
 from penstock.ordering.keys import StoredKey, bucket_of, firing_order, key_bytes
@@ -45,8 +45,7 @@ class KeyedMember(Member):
         return sum(map(len, self._parts.parts))
 
     def take(self) -> bool:
-        self._parts.parts = [] if self.number is None else self._work.next_parts(self)
-        return not self._parts.is_empty
+        return self._parts.begin([] if self.number is None else self._work.next_parts(self))
 
     def has_more(self) -> bool:
         return self.number is not None and self._work.has_work(self)
@@ -89,6 +88,11 @@ class _PartsOutbox(Outbox):
     def __init__(self, work: KeyedWork) -> None:
         self.parts: list[BucketPart] = []
         self._work = work
+
+    def begin(self, parts: list[BucketPart]) -> bool:
+        """What comes next; whether anything does."""
+        self.parts = parts
+        return bool(parts)
 
     @property
     def is_empty(self) -> bool:
@@ -139,8 +143,8 @@ class KeyBuckets:
                 return index(self.partitioner(key)) % self.count
             except BaseException as error:
                 on = f"key {short_repr(key)} of operator {self._operator!r}"
-                self._misplaced = PolicyError(f"partitioner= failed on {on}: {describe_exception(error)}")
-                self._misplaced.__cause__ = error
+                message = f"partitioner= failed on {on}: {describe_exception(error)}"
+                self._misplaced = caused_by(PolicyError(message), error)
         return 0
 
     def check_placed(self) -> None:
@@ -176,12 +180,15 @@ class KeyedWork(Work):
     """Units that all members work on; states are kept by bucket, and move with it."""
 
     make_unit = KeyedUnit
+    can_be_partitioned = True
+    """Whether users may say which bucket a key falls into."""
 
     def __init__(self, shop: Shop, key: Key) -> None:
         super().__init__(shop)
         self.key = key.fn
         settings = shop.team.run.settings
-        self.buckets = KeyBuckets(shop.team.name, settings.buckets, settings.partitioner)
+        partitioner = settings.partitioner if self.can_be_partitioned else None
+        self.buckets = KeyBuckets(shop.team.name, settings.buckets, partitioner)
         self._queue_size = settings.queue_size
         self._worklist = settings.worklist()
         self._splitting = threading.Lock()

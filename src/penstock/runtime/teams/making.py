@@ -85,7 +85,7 @@ def rescale_group(run: Surroundings, nodes: Sequence[Node], replicas: int, guest
     with run.changing:
         cell = run.cell_of(nodes[0].name)
         if isinstance(cell, Team):
-            cell.roster.most_guests = guests
+            cell.roster.allow_guests(guests)
             if cell.roster.wanted != replicas:
                 cell.set_replicas(replicas)
             return
@@ -98,18 +98,17 @@ def rescale_group(run: Surroundings, nodes: Sequence[Node], replicas: int, guest
 
 def _successor(run: Surroundings, old: Changing, replicas: int, guests: int = 0) -> Team:
     (port,) = old.inputs
-    team = make_team(run, old.place, old.nodes, port, replicas)
-    team.roster.most_guests = guests
+    team = make_team(run, old.place, old.nodes, port, replicas, guests)
     team.follow(old.tally.counts())
     team.restore(old.snapshots())
     return team
 
 
-def make_team(run: Surroundings, place: float, nodes: Sequence[Node], port: Port, replicas: int) -> Team:
+def make_team(
+    run: Surroundings, place: float, nodes: Sequence[Node], port: Port, replicas: int, guests: int = 0
+) -> Team:
     """A team that will have so many replicas when it is opened; several nodes are functions without state."""
-    team = Team(run, place, nodes, port, _work(run, place, nodes))
-    team.roster.wanted = replicas
-    return team
+    return Team(run, place, nodes, port, _work(run, place, nodes), replicas, guests)
 
 
 def _work(run: Surroundings, place: float, nodes: Sequence[Node]) -> Callable[[Shop], Work]:

@@ -34,6 +34,10 @@ class Member(Cell):
         """Which of those it is that take units by themselves, if it is one."""
         self.team = team
 
+    def become(self, number: int | None) -> None:
+        """From now on the so-many-th that takes units by itself; or one that takes none."""
+        self.number = number
+
     @property
     def outputs(self) -> list[list[Port]]:
         return self.team.outputs
@@ -81,9 +85,7 @@ class ChunkMember(Member):
         return 0 if unit is None else len(unit.values)
 
     def take(self) -> bool:
-        unit = None if self.number is None else self._supply.next(self)
-        self._units.unit = unit
-        return unit is not None
+        return self._units.begin(None if self.number is None else self._supply.next(self))
 
     def has_more(self) -> bool:
         return self.number is not None and self._supply.has_work(self)
@@ -124,6 +126,11 @@ class UnitOutbox(Outbox):
         self._team = team
         self._supply = supply
         self._help_share = help_share
+
+    def begin(self, unit: Unit | None) -> bool:
+        """What comes next; whether anything does."""
+        self.unit = unit
+        return unit is not None
 
     @property
     def is_empty(self) -> bool:

@@ -37,11 +37,13 @@ class Team(Cell):
         nodes: Sequence[Node],
         port: Port,
         make_work: Callable[[Shop], Work],
+        replicas: int,
+        guests: int = 0,
     ) -> None:
         super().__init__(run, place, nodes, [port])
         self._port = port
         self.buffer = (run.settings.reorder if nodes[0].ordered else Unordered)(run.settings.reorder_size, self)
-        self.roster = Roster(lambda: self.work.make_member())
+        self.roster = Roster(lambda: self.work.make_member(), replicas, guests)
         self._intake = Intake(
             port, self.buffer, run.clock.now, self._is_closed, lambda *unit: self.work.make_unit(*unit)
         )
@@ -63,9 +65,8 @@ class Team(Cell):
 
     def open(self) -> None:
         """Its outputs are connected: begin."""
-        self._port.reader = (
-            self  # not before: where it takes a running cell's place, others would call what is not whole
-        )
+        # Not before: where it takes a running cell's place, others would call what is not whole.
+        self._port.read_by(self)
         self.set_replicas(self.roster.wanted)
 
     def set_replicas(self, count: int) -> None:

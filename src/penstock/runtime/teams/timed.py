@@ -41,6 +41,10 @@ class TimedUnit(KeyedUnit):
         self.read: list[tuple[Any, Time] | BaseException] = []
         """The key and the time of each tuple, or why it has none: users' functions are asked once."""
 
+    def follow(self, mark: Time | None) -> None:
+        """The watermark had risen so far before it."""
+        self.before = mark
+
 
 class TimedBucket:
     """Some keys of a window, with their timers."""
@@ -137,7 +141,7 @@ class TimedWork(KeyedWork):
 
     def parts_of(self, unit: KeyedUnit) -> list[BucketPart]:
         assert isinstance(unit, TimedUnit)
-        unit.before = self._mark
+        unit.follow(self._mark)
         parts = super().parts_of(unit)
         for part in parts:
             self._note_part(part, unit)

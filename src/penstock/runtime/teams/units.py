@@ -37,6 +37,10 @@ class Unit:
         if values:
             self.given.append((port, values, born))
 
+    def go_to(self, replica: int) -> None:
+        """This one has it in its hands."""
+        self.replica = replica
+
     def fail(self, error: Failure) -> None:
         """Nothing more comes of it."""
         self.error = error

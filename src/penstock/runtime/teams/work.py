@@ -162,7 +162,7 @@ class ChunkWork(Work):
         with self._lock:
             unit = lanes.take(number, helps)
             if unit is not None:
-                unit.replica = number
+                unit.go_to(number)
                 self._waiting -= len(unit.values)
         return unit
 
