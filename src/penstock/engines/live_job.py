@@ -106,7 +106,8 @@ class LiveJob(BackgroundJob):
         with self._run.changing:
             cell = self._run.cell_of(name)
             if isinstance(cell, ChainCell):
-                cell.cut_before(next(node for node in cell.nodes if node.name == name))
+                names = [node.name for node in cell.nodes]
+                cell.stand_alone(cell.nodes[names.index(name) :])
 
     @property
     def threads(self) -> int:

@@ -27,7 +27,7 @@ class Platform(Protocol):
         ...
 
     def settings(self, settings: Settings) -> Settings:
-        """The same, with this platform's queues, its event loop, and who is told about driver loops."""
+        """The same, with this platform's queues, its event loop, and what is told about driver loops."""
         ...
 
     def charged(self, graph: Graph) -> Graph:
@@ -43,7 +43,7 @@ class Platform(Protocol):
         ...
 
     def begin(self, run: Run) -> None:
-        """The cells of the run are made, and nobody works yet."""
+        """The cells of the run are made, and no worker works yet."""
         ...
 
     def report(self, run: Run, engine: str) -> Report:

@@ -40,7 +40,7 @@ _numbers = itertools.count()
 
 
 class Interrupted(PenstockError):
-    """The run is over, and so is the companion that was at work: nobody hears of this."""
+    """The run is over, and so is the companion that was at work: no user hears of this."""
 
 
 class _Died(Exception):
@@ -155,7 +155,9 @@ class Companion:
         if code >= 0:
             return f"with exit code {code}{where}"
         with suppress(ValueError):
-            hint = "; if nobody has killed it, the system was out of memory" if -code == signal.SIGKILL else ""
+            hint = (
+                "; unless it was killed from outside, the system was out of memory" if -code == signal.SIGKILL else ""
+            )
             return f"by {signal.Signals(-code).name}{where}{hint}"
         return f"by signal {-code}{where}"
 

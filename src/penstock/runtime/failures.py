@@ -48,10 +48,10 @@ def reported(flow: str, node: Node, value: Any, error: BaseException) -> Penstoc
 
 
 def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = "") -> PenstockError:
-    """An error that is no single tuple's fault, or nobody knows whose, as the user of these operators sees it."""
+    """An error that is no single tuple's fault, or of an unknown one, as the user of these operators sees it."""
     names = " or ".join(repr(node.name) for node in nodes)
     if type(error) in (SourceError, SinkError) and names not in str(error):
-        # What is read or written says what is wrong, but not who reads or writes it.
+        # What is read or written says what is wrong, but not which operator does.
         named = type(error)(f"{error} ({names} of flow {flow!r}, {nodes[0].where})")
         return caused_by(named, error.__cause__)  # type: ignore[return-value]
     if isinstance(error, PenstockError) and not _is_users_own(nodes[0], error):

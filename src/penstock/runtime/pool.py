@@ -39,7 +39,7 @@ class Driver(Workers, Protocol):
         ...
 
     def leave_behind(self) -> None:
-        """The run is to end at once: note in it who is stuck where, and wait for no thread any more."""
+        """The run is to end at once: note in it which workers are stuck where, and wait for no thread any more."""
         ...
 
 
@@ -120,7 +120,7 @@ class Pool(ABC):
 
     @abstractmethod
     def leave_behind(self) -> None:
-        """Note who is stuck where."""
+        """Note which workers are stuck where."""
 
     def _note_left(self, worker: Worker, thread: int) -> None:
         """A worker does not come back from where it is; unless it only waits for one that does not."""

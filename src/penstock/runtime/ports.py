@@ -128,8 +128,8 @@ class Port:
         self.total = 0
         """Tuples that were ever written here."""
         self.total_given = self.total_taken = self.total_dropped = self.total_restored = 0
-        """What its writer had for it, what its reader got, what was for nobody, what an earlier life left: at rest they
-        must add up. The first is counted by the writer, the last before anybody works."""
+        """What its writer had for it, what its reader got, what was dropped, what an earlier life left: at rest they
+        must add up. The first is counted by the writer, the last before any worker works."""
         self.full_since: float | None = None
         """Since when its writer waits for room, and how long it has waited before."""
         self.full_seconds = 0.0
@@ -267,7 +267,7 @@ class Port:
         self.reader.notify()
 
     def discard(self) -> None:
-        """The reader has completed: what is here and what still comes is for nobody."""
+        """The reader has completed: what is here and what still comes is dropped."""
         with self._lock:
             self._discards = True
             self.total_dropped += self._held()

@@ -13,7 +13,7 @@ class Slots:
     """Cores, or the GIL, of which there is one: a worker that finds none waits, and gives way when its time is up."""
 
     def __init__(self, count: int, slice_seconds: float, switch_seconds: float, asking_seconds: float = 0.0) -> None:
-        """`asking_seconds`: what each of those who wait, but the next, costs while one passes to the next."""
+        """`asking_seconds`: what each waiting worker, but the next, costs while one passes to the next."""
         self.count = count
         self.waited_seconds = 0.0
         self._slice_seconds = slice_seconds
@@ -27,7 +27,7 @@ class Slots:
         return worker in self._since
 
     def claim(self, worker: Worker, now: float) -> bool:
-        """Get one, or a place among those who wait for one."""
+        """Get one, or a place among those that wait for one."""
         if not self.free:
             self.waiting.append((worker, now))
             return False
@@ -36,7 +36,7 @@ class Slots:
         return True
 
     def release(self, worker: Worker, now: float) -> tuple[Worker, float] | None:
-        """Give it back; who has got it, and when."""
+        """Give it back; which worker has got it, and when."""
         if self._since.pop(worker, None) is None:
             return None
         if not self.waiting:
@@ -54,7 +54,7 @@ class Slots:
         return self.count - self.free - 1
 
     def interruption_seconds(self, seconds: float) -> float:
-        """What it costs to be interrupted by those who wait, if one works for so long without giving way."""
+        """What it costs to be interrupted by those that wait, if one works for so long without giving way."""
         if not self.waiting or not self._slice_seconds:
             return 0.0
         turn_seconds = self._switch_seconds + self._asking_seconds * (len(self.waiting) - 1)

@@ -157,7 +157,7 @@ class SimulatedBatchJob(LiveJob):
     def _steer(self, engine: LiveEngine) -> None:
         """Not by the clock, but batch by batch."""
         if engine.elastic is not None:
-            elastic, decisions = engine.elastic.for_batches(), self._run.decisions
+            elastic, decisions = engine.elastic.for_batches(), self._run.logbook.decisions
             steering = BatchSteering(
                 self._plan, elastic, self._batches, self._clock, self._simulated.trigger, decisions
             )

@@ -28,11 +28,11 @@ from penstock.runtime.slots import Slots
 from penstock.runtime.virtual import Virtual
 
 MakeCharging = Callable[[Callable[[str], Spend], Callable[[str], float]], Charging]
-"""By who pays for an operator, and how much room there is behind a source."""
+"""By what pays for an operator, and how much room there is behind a source."""
 
 
 def virtual_gauge(cores: int, clock: Clock, has_gil: bool) -> Gauge:
-    """Nobody else is on virtual cores."""
+    """Nothing else runs on virtual cores."""
     return Gauge(cores, VirtualCpu(clock, cores).share, has_gil)
 
 

@@ -48,7 +48,7 @@ class VirtualClock(FakeClock):
         if released_seconds:
             released_seconds *= self._slowness
             if self._gil_seconds and self._others:
-                # As likely as any of the others, who do the like, has it at that moment.
+                # As likely as any of the others, which do the like, has it at that moment.
                 share = python_seconds / (python_seconds + released_seconds)
                 released_seconds += min(1.0, self._others * share) * self._gil_seconds
         self._now += python_seconds + released_seconds
@@ -226,7 +226,7 @@ class Modelled:
     def _sent_at(self, team: Team, now: float) -> float:
         """When a worker is through with sending what it found ready in a reorder buffer.
 
-        It has the buffer all the while, if that is the one with a lock; those who add to the other one leave the
+        It has the buffer all the while, if that is the one with a lock; those that add to the other one leave the
         sending to it, and go on.
         """
         shared = self._shared_in(team)

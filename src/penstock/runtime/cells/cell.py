@@ -11,7 +11,7 @@ from typing import Any
 from penstock.flow.nodes import Node
 from penstock.operators.kept import Changed, Kept
 from penstock.runtime.cells.budget import Budget
-from penstock.runtime.cells.figures import Figures, OwnFigures
+from penstock.runtime.cells.figures import Figures
 from penstock.runtime.cells.outbox import Outbox, PortOutbox
 from penstock.runtime.cells.tally import Failing, Tally
 from penstock.runtime.cells.turn import Turn
@@ -47,9 +47,9 @@ class Cell(ABC):
         self.nodes = nodes
         self.inputs = list(inputs)
         self.turn = Turn(partial(run.scheduler.add, self), partial(run.scheduler.look_again, self))
-        self.budget = Budget(run.settings.chunk_seconds, run.largest_chunk, chunks_when_busy)
+        self.budget = Budget(run.settings.chunk_seconds, run.settings.largest_chunk, chunks_when_busy)
         self.tally = tally or Tally(nodes)
-        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_share)
+        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_shares.share)
         """The way to its readers."""
         self.outbox: Outbox = self.ports
         """What a worker in this cell has to send."""
@@ -77,7 +77,7 @@ class Cell(ABC):
     @cached_property
     def figures(self) -> Figures:
         """What others may know of it."""
-        return OwnFigures(self.tally, self.inputs, self.ports, self.run.share_of_time, self.budget)
+        return Figures(self.tally, self.inputs, self.ports, self.run.logbook.share_of_time, self.budget)
 
     @cached_property
     def view(self) -> OperatorView:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from penstock.flow.nodes import Applies, Node
 from penstock.operators.kept import Changed, Kept
-from penstock.runtime.cells.budget import Budget
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.chains import ChainKernel
 from penstock.runtime.cells.changing import Changing
-from penstock.runtime.cells.figures import Figures, OwnFigures
+from penstock.runtime.cells.figures import Figures
 from penstock.runtime.cells.kernel import Kernel
-from penstock.runtime.cells.outbox import PortOutbox
-from penstock.runtime.cells.tally import Tally
 from penstock.runtime.event_loop import Raised, enveloped
 from penstock.runtime.ports import Port
 from penstock.runtime.surroundings import Surroundings
@@ -35,7 +33,7 @@ class FunctionCell(Changing):
         self._born = 0.0
 
     def take(self) -> bool:
-        if self.has_changed():
+        if self.successors and self.has_changed():
             return False
         closed = self._port.closed  # read first: what was written before the end must not be missed
         self._values, self._born = self._port.take(self.budget.tuples(len(self._port)))
@@ -63,25 +61,6 @@ class ChainCell(FunctionCell):
 
     kernel: ChainKernel
 
-    def __init__(self, run: Surroundings, kernel: ChainKernel, port: Port) -> None:
-        super().__init__(run, kernel, port)
-        self._cut_at: int | None = None
-
-    def cut_before(self, node: Node) -> None:
-        """From its next chunk on, let this node and those after it be a cell of their own."""
-        self._cut_at = self.nodes.index(node)
-        self.notify()
-
-    def change(self) -> bool:
-        if self._cut_at:
-            self._cut(self._cut_at)
-        self._cut_at = None
-        return super().change()
-
-    @property
-    def is_to_change(self) -> bool:
-        return self._cut_at is not None or super().is_to_change
-
     def isolate(self, nodes: Sequence[Node]) -> bool:
         if nodes[0] not in self.nodes:  # it was cut off just now
             return False
@@ -97,7 +76,7 @@ class ChainCell(FunctionCell):
         """Everything taken is out, and no other worker is in this cell: swap."""
         settings, ends = self.run.settings, self.nodes[-1].outputs
         outputs, dead_letters = self.outputs[:ends], self.outputs[ends:]
-        rest_kernel = self.kernel.cut(at, self.run.place_after(self))
+        rest_kernel = self.kernel.cut(at, self.run.registry.place_after(self))
         self.nodes = self.kernel.nodes
         port = settings.port(f"{rest_kernel.nodes[0].name!r}", settings.queue_size)
         rest = ChainCell(self.run, rest_kernel, port)
@@ -108,7 +87,7 @@ class ChainCell(FunctionCell):
             tally = cell.kernel.tally
             if tally.first.received:
                 cell.budget.learn(tally.busy_seconds / tally.first.received)
-        self.run.add(rest)
+        self.run.registry.add(rest)
 
 
 class AsyncCell(Cell):
@@ -130,7 +109,7 @@ class AsyncCell(Cell):
     @cached_property
     def figures(self) -> Figures:
         return AwaitedFigures(
-            self.tally, self.inputs, self.ports, self.run.share_of_time, self.budget, self._kind.concurrency
+            self.tally, self.inputs, self.ports, self.run.logbook.share_of_time, self.budget, self._kind.concurrency
         )
 
     @property
@@ -186,21 +165,12 @@ class AsyncCell(Cell):
             future.cancel()
 
 
-class AwaitedFigures(OwnFigures):
+@dataclass(frozen=True)
+class AwaitedFigures(Figures):
     """Of a cell that awaits several tuples at once."""
 
-    def __init__(
-        self,
-        tally: Tally,
-        inputs: Sequence[Port],
-        outbox: PortOutbox,
-        share_of_time: Callable[[float], float],
-        budget: Budget,
-        concurrency: int,
-    ) -> None:
-        super().__init__(tally, inputs, outbox, share_of_time, budget)
-        self._concurrency = concurrency
+    concurrency: int
 
     def pace(self, threads: int) -> float | None:
-        (one,) = self._tally.counts().values()
-        return one.busy_seconds / one.emitted / self._concurrency if one.emitted else None
+        (one,) = self.tally.counts().values()
+        return one.busy_seconds / one.emitted / self.concurrency if one.emitted else None

@@ -47,6 +47,7 @@ class LoopRunner:
         self._born = 0.0
         self._given = 0
         """Tuples given since the worker came in."""
+        self._most_given = run.settings.largest_chunk
 
     def come_in(self, born: float) -> None:
         """A worker begins with a chunk whose oldest tuple entered the flow at `born`."""
@@ -65,7 +66,7 @@ class LoopRunner:
         context: LoopContext
         if run.settings.record_arrivals:
             history = node.name if key is None else f"{node.name}#{key_bytes(key).hex()}"
-            options["record"] = run.recorded.setdefault(history, []).append
+            options["record"] = run.logbook.arrivals.setdefault(history, []).append
             context = LoopContext(*ports, self._send, node.outputs, **options)
         elif node.on_error == "dead-letter":
             context = LoopContext(*ports, self._send, node.outputs, **options)
@@ -117,7 +118,7 @@ class LoopRunner:
                 self._given += len(box)
                 self._give(port, list(box), born)
                 box.clear()
-        return self._given >= self._run.largest_chunk
+        return self._given >= self._most_given
 
 
 class LoopKernel(Kernel):

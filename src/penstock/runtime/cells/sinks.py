@@ -44,10 +44,10 @@ class SinkCell(Cell):
             self.failing.failed(node, rest[rejected.position], rejected.error, self._born, self.ports.give)
             rest = rest[rejected.position + 1 :]
         self.written += len(rest)
-        now = self.run.clock.now()
-        self.run.on_latency(now - self._born)
+        now, latencies = self.run.clock.now(), self.run.logbook.latencies
+        latencies.note(now - self._born)
         if isinstance(self._born, Taken):
-            self.run.on_processing(now - self._born.taken)
+            latencies.note_processing(now - self._born.taken)
         return len(values)
 
     def _lent(self, values: list[Any]) -> list[Any]:

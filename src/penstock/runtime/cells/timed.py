@@ -27,7 +27,7 @@ class TimedCell(Changing):
 
     def take(self) -> bool:
         self._taken, self._ended = [], []
-        if self.has_changed():
+        if self.successors and self.has_changed():
             return False
         for side in self._open:
             closed = self.inputs[side].closed

@@ -53,7 +53,7 @@ def why_alone(node: Node) -> str | None:
 def rescale(run: Surroundings, name: str, replicas: int) -> None:
     """Change the number of an operator's replicas, from its next chunk on."""
     with run.changing:
-        cell = run.cell_of(name)
+        cell = run.registry.cell_of(name)
         node = next(node for node in cell.nodes if node.name == name)
         if isinstance(cell, Team):
             cell.set_replicas(replicas)
@@ -83,7 +83,7 @@ def scalable(cell: Neighbour) -> list[list[Node]]:
 def rescale_group(run: Surroundings, nodes: Sequence[Node], replicas: int, guests: int = 0) -> None:
     """The same for operators that stay together; with places for helpers, where they are to have some."""
     with run.changing:
-        cell = run.cell_of(nodes[0].name)
+        cell = run.registry.cell_of(nodes[0].name)
         if isinstance(cell, Team):
             cell.roster.allow_guests(guests)
             if cell.roster.wanted != replicas:

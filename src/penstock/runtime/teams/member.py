@@ -27,7 +27,7 @@ class Member(Cell):
     def __init__(self, team: Cell, tally: Tally, chunks_when_busy: int = 4) -> None:
         super().__init__(team.run, team.place, team.nodes, team.inputs, tally, chunks_when_busy)
         self.depth = team.depth
-        # Work that has come is announced to one member that is idle, if there is one: who becomes idle looks again.
+        # Work that has come is announced to one idle member, if there is one: a member that becomes idle looks again.
         scheduler = team.run.scheduler
         self.turn = Turn(partial(scheduler.add, self), partial(scheduler.look_again, self), self.has_more)
         self.number: int | None = None
@@ -77,7 +77,7 @@ class ChunkMember(Member):
         super().__init__(team, kernel.tally, chunks_when_busy)
         self.kernel = kernel
         self._supply = supply
-        self.outbox = self._units = UnitOutbox(team, supply, team.run.help_share)
+        self.outbox = self._units = UnitOutbox(team, supply, team.run.help_shares.share)
 
     @property
     def in_hand(self) -> int:

@@ -1,4 +1,4 @@
-"""Who belongs to a team: one list, changed under one lock."""
+"""Which members a team has: one list, changed under one lock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Roster:
         self._lock = threading.Lock()
         self._places: tuple[_Place, ...] = ()
         self.working: tuple[Member, ...] = ()
-        """By number: derived from the list, for those who look at every chunk."""
+        """By number: derived from the list, for code that looks at every chunk."""
         self.wanted = wanted
         self._most_guests = guests
 

@@ -55,7 +55,8 @@ class Team(Cell):
 
     @cached_property
     def figures(self) -> Figures:
-        return TeamFigures(self, self._sums, self.run.share_of_time, self.work)
+        share_of_time = self.run.logbook.share_of_time
+        return TeamFigures(self._sums, self.inputs, self.ports, share_of_time, self.budget, self.work, self.roster)
 
     # Members
 
@@ -73,7 +74,7 @@ class Team(Cell):
         """More of them at once; fewer as those that leave are through with what they have."""
         self.roster.resize(count)
         self.work.resize(count)
-        self.run.on_new_cells()
+        self.run.registry.on_new_cells()
         for member in self.roster.working:
             if member.has_more():
                 member.notify()
