@@ -33,18 +33,16 @@ class Failure(Exception):
 
 
 def reported(flow: str, node: Node, value: Any, error: BaseException) -> PenstockError:
-    """The error of an operator as its user sees it; raise it `from` the original."""
-    if not _is_users_own(node, error):
-        if isinstance(error, FlowError):
-            return FlowError(f"operator {node.name!r}: {error} ({node.where})")
-        if isinstance(error, PenstockError):
-            return error
-    return OperatorError(
-        f"operator {node.name!r} of flow {flow!r} ({node.where}) failed on {short_repr(value)}: "
-        f"{describe_exception(error)}",
-        operator=node.name,
-        value=value,
-    )
+    """The error of an operator as its user sees it, with the original as its cause, unless it is that itself."""
+    found: PenstockError
+    if _is_users_own(node, error) or not isinstance(error, PenstockError):
+        what = f"operator {node.name!r} of flow {flow!r} ({node.where}) failed on {short_repr(value)}"
+        found = OperatorError(f"{what}: {describe_exception(error)}", operator=node.name, value=value)
+    elif isinstance(error, FlowError):
+        found = FlowError(f"operator {node.name!r}: {error} ({node.where})")
+    else:
+        return error
+    return caused_by(found, error)
 
 
 def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = "") -> PenstockError:
@@ -96,7 +94,7 @@ def dead_letter(node: Node, value: Any, error: BaseException) -> DeadLetter:
 def survived(flow: str, node: Node, value: Any, error: BaseException) -> DeadLetter | None:
     """Raise what ends the flow; else return the dead letter, where the operator wants one."""
     if is_fatal(node, error):
-        raise reported(flow, node, value, error) from error
+        raise reported(flow, node, value, error)
     return dead_letter(node, value, error) if node.on_error == "dead-letter" else None
 
 

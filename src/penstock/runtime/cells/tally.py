@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import caused_by
 from penstock.flow.nodes import Node
 from penstock.runtime.failures import Failure, dead_letter, is_fatal, reported, told
 
@@ -87,8 +86,7 @@ class Failing:
     def failed(self, node: Node, value: Any, error: BaseException, born: float, give: Give) -> None:
         """Skip or dead-letter a tuple, or end the flow by raising."""
         if is_fatal(node, error):
-            report = reported(self._flow, node, value, error)
-            raise Failure(self._place, report if report is error else caused_by(report, error))
+            raise Failure(self._place, reported(self._flow, node, value, error))
         self._tally.of[node.name].count_failed()
         if node.on_error == "dead-letter":
             self.give_dead_letter(node, value, error, born, give)
