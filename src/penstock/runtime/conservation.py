@@ -13,10 +13,8 @@ from penstock.errors import ConservationError
 from penstock.flow.nodes import Applies, Loops, Node, Remembers, Waits
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form
-from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.sinks import SinkCell
 from penstock.runtime.cells.sources import SourceCell
-from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell

@@ -8,14 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from penstock.flow.nodes import Node
-
-
-class Claimable(Protocol):
-    """How a worker gets into a cell."""
-
-    def claim(self, from_list: bool = False) -> bool: ...
-
-    def claim_idle(self) -> bool: ...
+from penstock.runtime.cells.turn import Turn
 
 
 class Passing(Protocol):
@@ -23,16 +16,14 @@ class Passing(Protocol):
 
     def passed(self) -> tuple[int, int]: ...
 
-    def selectivity(self) -> float: ...
-
 
 class Neighbour(Protocol):
     """The cell on one side of a port, as its port and the cell on the other side know it."""
 
     nodes: Sequence[Node]
     depth: float
+    turn: Turn
     is_complete: bool
-    is_cut_short: bool
 
     @property
     def name(self) -> str: ...
@@ -45,9 +36,6 @@ class Neighbour(Protocol):
 
     @property
     def is_source(self) -> bool: ...
-
-    @property
-    def turn(self) -> Claimable: ...
 
     @property
     def figures(self) -> Passing: ...

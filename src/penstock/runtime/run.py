@@ -127,7 +127,7 @@ class Run:
 
     def fail(self, cell: Cell, failure: Failure) -> None:
         """A tuple can't be processed: its cell takes no more, and what came before it is let out."""
-        cell.is_failed = True
+        cell.give_up()
         for port in cell.inputs:
             port.discard()
         self.ending.fail(failure)

@@ -9,6 +9,7 @@ from penstock.engines.simulated.machine import Machine
 from penstock.ordering.reorder import LockedBuffer
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.ports import Neighbour
+from penstock.runtime.step_times import Timing
 from penstock.runtime.teams.member import Member
 from penstock.runtime.teams.team import Team
 from penstock.runtime.worker import Point, Worker
@@ -74,27 +75,6 @@ class VirtualCpu:
         return (self._before[1] - before[1]) / (seconds * self._cores) if seconds > 0 else 0.0
 
 
-class Instantly:
-    """Nothing takes any time."""
-
-    wakes_everyone = False
-
-    def crowd(self, others: int, cores: int) -> None:
-        pass
-
-    def done_at(self, worker: Worker, point: Point, now: float) -> float:
-        return now
-
-    def awake_at(self, now: float) -> float:
-        return now
-
-    def waking_seconds(self, count: int) -> float:
-        return 0.0
-
-    def released(self) -> float:
-        return 0.0
-
-
 class _Lock:
     """What one worker holds at a time, one after the other, in the order in which they come."""
 
@@ -132,13 +112,11 @@ class _Shared:
         return sent - before
 
 
-class Modelled:
+class Modelled(Timing):
     """Every point has its price, and a worker waits for what another one holds.
 
     Where there is a GIL, the worker that has it finds nothing held.
     """
-
-    wakes_everyone = False
 
     def __init__(self, machine: Machine, clock: VirtualClock, has_gil: bool) -> None:
         self._machine = machine

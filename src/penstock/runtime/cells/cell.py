@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from penstock.flow.nodes import Node
-from penstock.operators.kept import Changed, Kept
+from penstock.operators.kept import Keeper
 from penstock.runtime.cells.budget import Budget
 from penstock.runtime.cells.figures import Figures
 from penstock.runtime.cells.outbox import Outbox, PortOutbox
@@ -20,10 +20,11 @@ from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.views import OperatorView
 
 
-class Cell(ABC):
+class Cell(Keeper, ABC):
     """Takes from its ports, runs on private memory, gives to the ports of others.
 
-    Only the worker that has claimed its turn may call `take` and `process`, and flush its outbox.
+    Only the worker that has claimed its turn may call `take` and `process`, and flush its outbox. What it remembers is
+    asked for at quiescence.
     """
 
     help_seconds = math.inf
@@ -55,7 +56,7 @@ class Cell(ABC):
         """What a worker in this cell has to send."""
         self.last_run = 0.0
         self.is_failed = False
-        """It has failed on a tuple, and takes no more."""
+        """It takes no more: see `give_up`."""
         self.is_over = False
         """It will never have anything more to do; the worker that sees it completes it. Never taken back."""
         self.is_complete = False
@@ -122,17 +123,6 @@ class Cell(ABC):
         """How many tuples wait on each input."""
         return [len(port) for port in self.inputs]
 
-    def snapshots(self) -> dict[str, Kept]:
-        """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
-        return {}
-
-    def changed(self) -> dict[str, Changed]:
-        """What has changed in that since this was last called."""
-        return {}
-
-    def restore(self, kept: Mapping[str, Kept]) -> None:
-        """Go on with the snapshots of an earlier life."""
-
     def helped(self, values: list[Any], born: float) -> Helped | None:
         """Process tuples before they are in its queue, if that can be done and a worker is busy in it already."""
         return None
@@ -145,6 +135,17 @@ class Cell(ABC):
         self.ports.connect(outputs)
         for port in self.inputs:
             port.read_by(self)
+
+    def take_place_of(self, other: Cell) -> None:
+        """Write to its readers, as far from the sources."""
+        self.depth = other.depth
+        self.ports.connect(other.outputs)
+        # Connected first, then looked at: readers that have ended may have told that cell instead of this one.
+        self.is_over = self.is_over or self.may_be_cut_short()
+
+    def give_up(self) -> None:
+        """It has failed on a tuple, or can never go on: it takes no more."""
+        self.is_failed = True
 
     def notify(self) -> None:
         """Something has changed: make sure that a worker looks at this cell after now."""

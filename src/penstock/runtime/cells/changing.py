@@ -55,10 +55,7 @@ class Changing(Cell):
         return own is not None
 
     def _leave_to(self, successor: Cell) -> None:
-        successor.depth = self.depth
-        successor.ports.connect(self.outputs)
-        # Connected first, then looked at: readers that have ended may have told this cell instead of that one.
-        successor.is_over = successor.is_over or successor.may_be_cut_short()
+        successor.take_place_of(self)
         successor.open()
         self.run.registry.replace(self, successor)
         # Last: as long as a worker is in this cell, the run is not at rest.

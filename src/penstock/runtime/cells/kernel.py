@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.flow.nodes import Applies, Node
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
-from penstock.operators.kept import Changed, Kept
+from penstock.operators.kept import Keeper
 from penstock.runtime.cells.tally import Counters, Failing, Give, Tally
 from penstock.runtime.companions import Companions, Interrupted, Program
 from penstock.runtime.failures import Failure
 from penstock.runtime.portable import revived
 
 
-class Kernel(ABC):
+class Kernel(Keeper, ABC):
     """Used by one worker at a time."""
 
     def __init__(self, flow: str, place: float, nodes: Sequence[Node], tally: Tally | None = None) -> None:
@@ -38,15 +38,6 @@ class Kernel(ABC):
 
     def leave(self, has_failed: bool) -> None:
         """The run is over."""
-
-    def snapshots(self) -> dict[str, Kept]:
-        return {}
-
-    def changed(self) -> dict[str, Changed]:
-        return {}
-
-    def restore(self, kept: Mapping[str, Kept]) -> None:
-        pass
 
 
 class BatchKernel(Kernel):

@@ -166,7 +166,7 @@ class Rest:
                 port.grow(capacity)
             case Deadlock(blocked, error):
                 for cell in blocked:
-                    cell.is_failed = True
+                    cell.give_up()
                 self._ending.fail(Failure(math.inf, error))
                 self._ending.end()
             case TakeQuietly(then_ends):

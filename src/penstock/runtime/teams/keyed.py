@@ -19,11 +19,10 @@ from penstock.operators.kept import Changed, Kept
 from penstock.ordering.keys import StoredKey, bucket_of, firing_order, key_bytes
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.loop_kernel import put_back, waiting_in
-from penstock.runtime.cells.outbox import Outbox
 from penstock.runtime.cells.tally import Tally
 from penstock.runtime.failures import Failure, survived
 from penstock.runtime.teams.buckets import BucketKernel, BucketPart, Fail, FunctionBucket, KeyedUnit, LoopBucket
-from penstock.runtime.teams.member import Member
+from penstock.runtime.teams.member import BackToTeam, Member
 from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop, Work
 
@@ -38,20 +37,20 @@ class KeyedMember(Member):
     def __init__(self, team: Cell, work: KeyedWork) -> None:
         super().__init__(team, Tally(team.nodes))
         self._work = work
-        self.outbox = self._parts = _PartsOutbox(work)
+        self.outbox = self._parts = BackToTeam(work.done)
 
     @property
     def in_hand(self) -> int:
-        return sum(map(len, self._parts.parts))
+        return sum(map(len, self._parts.content or ()))
 
     def take(self) -> bool:
-        return self._parts.begin([] if self.number is None else self._work.next_parts(self))
+        return self._parts.begin(None if self.number is None else self._work.next_parts(self) or None)
 
     def has_more(self) -> bool:
         return self.number is not None and self._work.has_work(self)
 
     def process(self) -> int:
-        parts = self._parts.parts
+        parts = self._parts.content or []
         for part in parts:
             with suppress(Failure):  # it is in the part
                 self._work.bucket(part.bucket).run(part, self.failing_in(part))
@@ -80,32 +79,6 @@ class KeyedMember(Member):
                 part.found.setdefault(self.failing.dead_letter_port(node), []).append((place, letter))
 
         return fail
-
-
-class _PartsOutbox(Outbox):
-    """Parts that have been worked on, and go back to the team."""
-
-    def __init__(self, work: KeyedWork) -> None:
-        self.parts: list[BucketPart] = []
-        self._work = work
-
-    def begin(self, parts: list[BucketPart]) -> bool:
-        """What comes next; whether anything does."""
-        self.parts = parts
-        return bool(parts)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.parts
-
-    def flush(self) -> bool:
-        parts, self.parts = self.parts, []
-        if parts:
-            self._work.done(parts)
-        return True
-
-    def help_readers(self) -> None:
-        """What has come of a part is not in order yet."""
 
 
 class KeyBuckets:

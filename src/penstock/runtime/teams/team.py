@@ -16,15 +16,14 @@ from penstock.operators.kept import Changed, Kept
 from penstock.ordering.reorder import Unordered
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.figures import Figures
-from penstock.runtime.cells.outbox import Outbox
 from penstock.runtime.cells.tally import Counters
 from penstock.runtime.ports import Helped, Port
 from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.teams.figures import TeamFigures, TeamTally
-from penstock.runtime.teams.member import ChunkMember, Member
+from penstock.runtime.teams.member import BackToTeam, Member
 from penstock.runtime.teams.members import Roster
 from penstock.runtime.teams.units import Intake, Unit
-from penstock.runtime.teams.work import Shop, Work
+from penstock.runtime.teams.work import ChunkMember, Shop, Work
 
 
 class Team(Cell):
@@ -49,7 +48,7 @@ class Team(Cell):
         )
         self.work = make_work(Shop(self, self._intake, self.roster))
         # What else has not been sent is the sender's, which may be any member.
-        self.outbox = self._last_words = _LastWords(self.work.shop.finished)
+        self.outbox = self._last_words = BackToTeam(self.work.shop.finished)
         self._has_spoken = not self.work.has_last_words
         self._sums = TeamTally(self.tally.of, self.roster)
 
@@ -156,7 +155,9 @@ class Team(Cell):
     def process(self) -> int:
         """Everything is out and no worker is in a member: the last words."""
         self._has_spoken = True
-        self.work.say_last_words(self._last_words.begin(self._intake.last()))
+        unit = self._intake.last()
+        self._last_words.begin(unit)
+        self.work.say_last_words(unit)
         return 0
 
     def has_more(self) -> bool:
@@ -178,29 +179,3 @@ class Team(Cell):
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
         self.work.restore(kept)
-
-
-class _LastWords(Outbox):
-    """The unit of what comes out because the input has ended."""
-
-    def __init__(self, finished: Callable[[Unit], None]) -> None:
-        self.unit: Unit | None = None
-        self._finished = finished
-
-    def begin(self, unit: Unit) -> Unit:
-        """They go into this unit."""
-        self.unit = unit
-        return unit
-
-    @property
-    def is_empty(self) -> bool:
-        return self.unit is None
-
-    def flush(self) -> bool:
-        unit, self.unit = self.unit, None
-        if unit is not None:
-            self._finished(unit)
-        return True
-
-    def help_readers(self) -> None:
-        """There is nothing more to come that would have to wait."""
