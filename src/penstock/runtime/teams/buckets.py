@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -22,17 +24,15 @@ Fail = Callable[[Any, Any, BaseException], None]
 """Told the place of a tuple, the tuple and what happened; raises `Failure` if that ends the flow."""
 
 
+@dataclass(slots=True, eq=False)
 class KeyedUnit(Unit):
     """A unit that several replicas work on."""
 
-    __slots__ = ("error_at", "found", "parts")
-
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        super().__init__(serial, values, born, replica, since)
-        self.parts = 0
-        """How many of its parts are not done: what it holds for each bucket, and what else must be seen there."""
-        self.found: Found = defaultdict(list)
-        self.error_at: Any = len(values)
+    parts: int = 0
+    """How many of its parts are not done: what it holds for each bucket, and what else must be seen there."""
+    found: Found = field(default_factory=lambda: defaultdict(list))
+    error_at: Any = math.inf
+    """The first place at which it ends."""
 
     def take_apart(self, buckets: Iterable[int]) -> list[BucketPart]:
         """A part for each bucket that a tuple belongs to."""
@@ -50,12 +50,6 @@ class KeyedUnit(Unit):
         """Parts without tuples, for buckets that must see the unit."""
         self.parts += len(buckets)
         return [BucketPart(self, bucket) for bucket in buckets]
-
-    def last_words(self, count: int) -> BucketPart:
-        """The only part of a unit without tuples, in which so many keys say something one after the other."""
-        self.error_at = count
-        (part,) = self.more_parts([0])
-        return part
 
     def add(self, part: BucketPart) -> bool:
         """One of its parts is done; whether that was the last. The caller must keep others from doing the same."""

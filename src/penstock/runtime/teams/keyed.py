@@ -347,7 +347,7 @@ class KeyedLoopWork(KeyedWork):
         """Of all keys, in the order in which they always come."""
         loops = {identity: bucket for bucket in self._loop_buckets() for identity in bucket.loops.loops}
         assert isinstance(unit, KeyedUnit)
-        part, speaker = unit.last_words(len(loops)), self.speaker
+        (part,), speaker = unit.more_parts([0]), self.speaker
         try:
             for at, identity in enumerate(sorted(loops, key=firing_order)):
                 loops[identity].end(identity, at, part, speaker.failing_in(part))

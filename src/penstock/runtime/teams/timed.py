@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.flow.nodes import Key, Node, Waits
@@ -25,21 +26,18 @@ from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop
 
 
+@dataclass(slots=True, eq=False)
 class TimedUnit(KeyedUnit):
     """A unit in which the watermark rises; places are (position, whether it is of that tuple itself, timer)."""
 
-    __slots__ = ("before", "marks", "read", "rises")
-
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        super().__init__(serial, values, born, replica, since)
-        self.error_at = (math.inf,)
-        self.before: Time | None = None
-        """How far the watermark had risen before this unit."""
-        self.rises: list[int] = []
-        """The positions of tuples that let it rise, and how far."""
-        self.marks: list[Any] = []
-        self.read: list[tuple[Any, Time] | BaseException] = []
-        """The key and the time of each tuple, or why it has none: users' functions are asked once."""
+    error_at: Any = (math.inf,)
+    before: Time | None = None
+    """How far the watermark had risen before this unit."""
+    rises: list[int] = field(default_factory=list)
+    """The positions of tuples that let it rise, and how far."""
+    marks: list[Any] = field(default_factory=list)
+    read: list[tuple[Any, Time] | BaseException] = field(default_factory=list)
+    """The key and the time of each tuple, or why it has none: users' functions are asked once."""
 
     def follow(self, mark: Time | None) -> None:
         """The watermark had risen so far before it."""
