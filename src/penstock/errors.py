@@ -5,10 +5,20 @@ from __future__ import annotations
 import shlex
 import traceback
 from collections.abc import Callable
+from typing import TypeVar
 
 _LONGEST_REPR = 200
 _LONGEST_MESSAGE = 2_000
 _LONGEST_TRACEBACK = 20_000
+
+
+AnyError = TypeVar("AnyError", bound=BaseException)
+
+
+def caused_by(error: AnyError, cause: BaseException | None) -> AnyError:
+    """The same error, with what it comes of: for errors that are not raised where they are made."""
+    error.__cause__ = cause
+    return error
 
 
 class PenstockError(Exception):

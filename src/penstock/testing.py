@@ -15,7 +15,8 @@ from penstock.clock import FakeClock
 from penstock.engines.base import Engine
 from penstock.runtime.policies import SchedulingPolicy
 from penstock.runtime.ports import Port
-from penstock.runtime.virtual import Shuffle, Virtual, Watch
+from penstock.runtime.step_times import Shuffle
+from penstock.runtime.virtual import Virtual, Watch
 
 __all__ = [
     "FakeClock",

@@ -71,7 +71,7 @@ def _raise(error):
 DEATHS = {
     "exit": (lambda: os._exit(5), "with exit code 5"),
     "segmentation fault": (segfault, "by SIGSEGV, at .*ctypes.*:|by SIGSEGV, at .*test_companion_deaths.py:"),
-    "killed": (killed, "by SIGKILL; if nobody has killed it, the system was out of memory"),
+    "killed": (killed, "by SIGKILL; unless it was killed from outside, the system was out of memory"),
 }
 
 

@@ -273,7 +273,7 @@ def test_those_who_help_are_counted_once(monkeypatch):
 
     def with_guests(team, *args, **options):
         right(team, *args, **options)
-        team.roster.most_guests = 2
+        team.roster.allow_guests(2)
 
     monkeypatch.setattr(Team, "__init__", with_guests)
     flow, sink = ps.Flow("helped"), ps.sinks.collect()

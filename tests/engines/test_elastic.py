@@ -10,8 +10,8 @@ import penstock as ps
 from penstock.clock import FakeClock
 from penstock.elasticity.threads import Trend
 from penstock.engines.live_meter import Gauge
-from penstock.engines.simulated.timing import Instantly
 from penstock.observe.journal import read_journal
+from penstock.runtime.step_times import Timing
 from penstock.runtime.virtual import Virtual
 from tests.conftest import shuffled
 from tests.spark.flows import FLOWS, collected
@@ -277,7 +277,7 @@ def test_what_waits_for_others_gets_more_threads_than_cores():
     report = flow.run(
         OnTwoCores(
             clock=clock,
-            driver=lambda clock: Virtual(2, clock, Instantly()),
+            driver=lambda clock: Virtual(2, clock, Timing()),
             queue_size=64,
             elastic=ps.Elastic(helping=False, period=0.1),
         )

@@ -10,7 +10,8 @@ from penstock.engines.live_job import LiveJob
 from penstock.engines.live_meter import Gauge
 from penstock.engines.local import RealThreads
 from penstock.engines.options import RuntimeOptions
-from penstock.runtime.virtual import Shuffle, Virtual
+from penstock.runtime.step_times import Shuffle
+from penstock.runtime.virtual import Virtual
 from tests.spark.flows import FLOWS, outputs
 
 ENGINES = {"local": ps.engines.Local, "simulated": ps.engines.Simulated}

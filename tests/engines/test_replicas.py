@@ -7,7 +7,7 @@ import pytest
 
 import penstock as ps
 from penstock.runtime.ports import Helped, Port
-from penstock.runtime.run import Run
+from penstock.runtime.running.registry import Registry
 from tests.conftest import shuffled
 from tests.spark.flows import Doubled
 
@@ -461,14 +461,14 @@ def test_nobody_helps_an_operator_with_one_replica(replicas):
 def test_a_cell_is_held_until_its_successor_is_there(monkeypatch):
     """Or a worker that parks meanwhile would see no worker at work, and take the flow for stuck."""
     held = []
-    original = Run.replace
+    original = Registry.replace
 
-    def replace(run, cell, other):
+    def replace(registry, cell, other):
         held.append(not cell.turn.is_at_rest)
-        original(run, cell, other)
+        original(registry, cell, other)
         held.append(not cell.turn.is_at_rest)
 
-    monkeypatch.setattr(Run, "replace", replace)
+    monkeypatch.setattr(Registry, "replace", replace)
     job = None
     started = threading.Event()
 

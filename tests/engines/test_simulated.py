@@ -532,11 +532,12 @@ def test_batches_follow_the_input_and_the_trigger():
 
 def test_executors_take_their_time_to_come():
     def seconds(wanted):
-        flow = ps.Flow("executors")
+        flow, is_known = ps.Flow("executors"), threading.Event()
         stream = flow.read(ps.sources.generate(lambda n: n, count=3000, rate=100))
-        stream = stream.inspect(lambda x: x == 500 and setattr(job, "threads", wanted))
+        stream = stream.inspect(lambda x: x == 500 and is_known.wait(10) and setattr(job, "threads", wanted))
         stream.map(lambda x: x, name="work").write(ps.sinks.null())
         job = flow.start(simulated(1, {"work": 0.015}, machine=Machine(), like="spark"))
+        is_known.set()
         return job.wait(timeout=60).elapsed_seconds
 
     assert seconds(1) == pytest.approx(45, rel=0.1)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.clock import FakeClock
 from penstock.runtime.policies import POLICIES
-from penstock.runtime.virtual import Shuffle, Virtual
+from penstock.runtime.step_times import Shuffle
+from penstock.runtime.virtual import Virtual
 
 
 class Drawn(ps.engines.Local):

@@ -120,8 +120,7 @@ def test_before_anything_is_known_chunks_are_small():
 def test_what_a_tuple_costs_is_learnt_on_a_running_average():
     budget = Budget(0.001, 1000)
     for seconds in 0.1, 0.2:
-        budget.processed = 100
-        budget.account(seconds, seconds / 2)
+        budget.account(seconds, seconds / 2, processed=100)
     assert budget.seconds_per_tuple == pytest.approx(0.7 * 0.001 + 0.3 * 0.002)
     assert (budget.total_seconds, budget.cpu_seconds) == (pytest.approx(0.3), pytest.approx(0.15))
 

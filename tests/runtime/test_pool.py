@@ -8,8 +8,9 @@ import penstock as ps
 from penstock.clock import FakeClock, SystemClock
 from penstock.runtime.running.patience import Patience
 from penstock.runtime.running.settings import Settings
+from penstock.runtime.step_times import Shuffle
 from penstock.runtime.threads import Threads
-from penstock.runtime.virtual import Shuffle, Virtual
+from penstock.runtime.virtual import Virtual
 from penstock.runtime.worker import Point
 from tests.runtime.runs import Quietly, put
 

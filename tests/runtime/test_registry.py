@@ -30,7 +30,7 @@ def test_a_cell_that_is_cut_off_comes_behind_the_one_it_was_cut_off(fed):
     chain, before = cells.cell_of("a"), cells.cells
     place = cells.place_after(chain)
     assert chain.place < place < cells.cell_of("out").place
-    chain.cut_before(next(node for node in chain.nodes if node.name == "b"))
+    chain.stand_alone([node for node in chain.nodes if node.name == "b"])
     workers.told.clear()
     chain.has_changed()
     rest = cells.cell_of("b")

@@ -111,7 +111,7 @@ def test_a_fork_that_rejoins_gets_the_smallest_full_queue_doubled(fed):
             break
         run.rest.carry_out(step)
         work(run)
-    assert {(one.before, one.after) for one in run.decisions} == {(2, 4), (4, 8)}
+    assert {(one.before, one.after) for one in run.logbook.decisions} == {(2, 4), (4, 8)}
     run.cell_of("in").finish()
     work(run)
     assert run.ending.is_over

@@ -19,13 +19,13 @@ def test_a_run_is_whole_when_it_is_made(fed):
         flight_seconds=1.0,
     )
     assert [cell.name for cell in run.cells] == ["in", "op", "out"]
-    assert run.largest_chunk == 5
-    assert run.help_share(run.cell_of("in"), run.cell_of("op")) == 0.25
+    assert run.settings.largest_chunk == 5
+    assert run.help_shares.share(run.cell_of("in"), run.cell_of("op")) == 0.25
     assert run.flight is not None
     assert all(port.is_limited for cell in run.cells for port in cell.inputs), "nobody knows yet what a tuple costs"
     assert workers.told == [], "nothing happens before it is opened"
     clock.sleep(2.0)
-    assert run.share_of_time(1.0) == 0.5
+    assert run.logbook.share_of_time(1.0) == 0.5
     assert run.report("test").elapsed_seconds == 2.0
 
 

@@ -31,6 +31,9 @@ class Worker:
         self.tally = Tally([NODE])
         self.notified = 0
 
+    def become(self, number):
+        self.number = number
+
     def has_more(self):
         return True
 
@@ -67,7 +70,7 @@ def test_each_member_is_listed_once_at_any_moment():
         return Worker()
 
     roster = Roster(make)
-    roster.most_guests = 2
+    roster.allow_guests(2)
     for count in 1, 4, 2, 3, 6:
         roster.resize(count)
         seen.append(roster.all)
@@ -97,7 +100,7 @@ def test_a_guest_that_comes_while_replicas_are_made_waits_until_they_are_there()
         return Worker()
 
     roster = Roster(make)
-    roster.most_guests = 1
+    roster.allow_guests(1)
     roster.resize(3)
     helper.join()
     assert order == ["replica"] * 3 + ["guest"]
@@ -110,7 +113,7 @@ def test_a_helper_gets_a_place_where_no_worker_is():
     assert roster.claim_for_helper() is roster.working[0]
     assert roster.busy == 1
     assert roster.claim_for_helper() is None
-    roster.most_guests = 1
+    roster.allow_guests(1)
     guest = roster.claim_for_helper()
     assert roster.of(Role.GUEST) == (guest,)
     assert guest.number is None
@@ -122,17 +125,14 @@ def test_a_helper_gets_a_place_where_no_worker_is():
 def test_what_guests_have_done_is_counted_once():
     roster = Roster(Worker)
     roster.resize(2)
-    roster.most_guests = 1
+    roster.allow_guests(1)
     for member in roster.working:
         member.turn.notify()
         member.turn.claim()
     roster.claim_for_helper()
     for count, member in enumerate(roster.all, start=1):
-        counters = member.tally.first
-        counters.received, counters.emitted, counters.busy_seconds = 100 * count, 10 * count, float(count)
-    earlier = Counters()
-    earlier.received, earlier.failed = 7, 3
-    tally = TeamTally({"op": earlier}, roster)
+        member.tally.first.add(Counters(100 * count, 10 * count, busy_seconds=float(count)))
+    tally = TeamTally({"op": Counters(received=7, failed=3)}, roster)
     counts = tally.counts()["op"]
     assert (counts.received, counts.emitted, counts.busy_seconds, counts.failed) == (607, 60, 6.0, 3)
     assert tally.passed() == (607, 60)

@@ -77,9 +77,7 @@ class Demand(Controller):
         levels: dict[str, Level] = {}
         if self._of_threads:
             needed, least = min(work.threads, signals.most_threads), signals.least_threads
-            wanted, enough = (
-                min(max(plan.wanted_threads(), least), signals.most_threads) for plan in (expected, work)
-            )
+            wanted, enough = (min(max(plan.wanted_threads(), least), signals.most_threads) for plan in (expected, work))
             levels[""] = Level(signals.threads, needed, wanted, enough)
         if self._of_replicas:
             for name, need in work.needs.items():
@@ -146,7 +144,9 @@ class _Levels:
         enough = self._enough(levels, time - self._hold_seconds)
         soon = self._enough(levels, time - _BIG_FALL_SECONDS)
         fallen = {name: count for name, count in soon.items() if count <= _BIG_FALL * levels[name].now}
-        return {name: enough[name] for name, one in levels.items() if enough[name] <= one.now * _WORTH_LOWERING} | fallen
+        return {
+            name: enough[name] for name, one in levels.items() if enough[name] <= one.now * _WORTH_LOWERING
+        } | fallen
 
     def _enough(self, levels: Mapping[str, Level], since: float) -> dict[str, int]:
         """What would have been enough from then on."""

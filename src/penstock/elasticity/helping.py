@@ -68,7 +68,10 @@ class Helping(Controller):
             return None
         if not ratio or abs(fair - self._pairs.get(key, _Pair(ratio)).fair) > _OTHER_COSTS:
             self._pairs[key] = _Pair(fair)
-            after, reason = fair, f"it is full {helped.full_share:.0%} of the time, and so both are busy for equally long"
+            after, reason = (
+                fair,
+                f"it is full {helped.full_share:.0%} of the time, and so both are busy for equally long",
+            )
         else:
             pair = self._pairs.setdefault(key, _Pair(fair))
             step = pair.step(is_full, helper.full_share >= _CONGESTED) * self._trim

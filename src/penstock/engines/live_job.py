@@ -18,7 +18,6 @@ from penstock.runtime.background import Background
 from penstock.runtime.build import build_run
 from penstock.runtime.cells.functions import ChainCell
 from penstock.runtime.policies import resolve_policy
-from penstock.runtime.pool import Pool
 from penstock.runtime.running.host import Host
 from penstock.runtime.teams.making import rescale
 
@@ -65,7 +64,7 @@ class LiveJob(BackgroundJob):
 
     def _steer(self, engine: LiveEngine) -> None:
         """Let threads, replicas and helpers find their own number."""
-        if engine.elastic is not None and isinstance(self._driver, Pool):
+        if engine.elastic is not None:
             steer(self._run, self._driver, self._platform.gauge(), engine.elastic)
 
     def _ask_to_stop(self, drain: bool) -> None:
@@ -106,7 +105,8 @@ class LiveJob(BackgroundJob):
         with self._run.changing:
             cell = self._run.cell_of(name)
             if isinstance(cell, ChainCell):
-                cell.cut_before(next(node for node in cell.nodes if node.name == name))
+                names = [node.name for node in cell.nodes]
+                cell.stand_alone(cell.nodes[names.index(name) :])
 
     @property
     def threads(self) -> int:
@@ -114,7 +114,7 @@ class LiveJob(BackgroundJob):
 
     @threads.setter
     def threads(self, count: int) -> None:
-        if not isinstance(self._driver, Pool) or self._engine.threading != "dynamic":
+        if self._engine.threading != "dynamic":
             raise FlowError("only the 'dynamic' threading model can change its number of threads")
         if count < 1:
             raise FlowError(f"a flow needs at least one thread, not {count}")
@@ -123,7 +123,7 @@ class LiveJob(BackgroundJob):
     @property
     def stuck(self) -> list[str]:
         """The operators that have held a worker for longer than a second."""
-        return self._driver.stuck() if isinstance(self._driver, Pool) else []
+        return self._driver.stuck()
 
     def _to_the_end(self) -> Report:
         if self._checkpoint is None:

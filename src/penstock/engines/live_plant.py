@@ -15,7 +15,7 @@ from penstock.runtime.teams.making import rescale_group
 def steer(run: Run, pool: Pool, gauge: Gauge, elastic: Elastic) -> None:
     """Let the threads, replicas and helpers of a run find their own number."""
     periods = Periods(elastic.period, run.clock.now)
-    steering = Steering(LivePlant(run, pool, gauge, elastic), elastic, run.decisions)
+    steering = Steering(LivePlant(run, pool, gauge, elastic), elastic, run.logbook.decisions)
 
     def look() -> None:
         if not periods.is_over():

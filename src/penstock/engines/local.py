@@ -19,13 +19,9 @@ from penstock.engines.options import RuntimeOptions, Threading
 from penstock.engines.platform import Platform
 from penstock.flow.nodes import Graph
 from penstock.observe.machine import SystemCpu, available_cores
-from penstock.observe.report import Report
 from penstock.runtime.policies import SchedulingPolicy
-from penstock.runtime.pool import Driver
+from penstock.runtime.pool import Pool
 from penstock.runtime.ports import Port
-from penstock.runtime.run import Run
-from penstock.runtime.running.host import Host
-from penstock.runtime.running.settings import Settings
 from penstock.runtime.threads import Threads
 
 
@@ -64,7 +60,7 @@ class Local(LiveEngine):
         fuse: bool = True,
         record_arrivals: bool = False,
         clock: Clock | None = None,
-        driver: Callable[[Clock], Driver] | None = None,
+        driver: Callable[[Clock], Pool] | None = None,
         port: Callable[[str, int], Port] = Port,
         slice_seconds: float = 0.001,
         buckets: int = 64,
@@ -108,7 +104,7 @@ class Local(LiveEngine):
         """Where a run's cores are, and how busy."""
         return Gauge(available_cores(), SystemCpu().share, self.has_gil)
 
-    def driver(self, flow: str) -> Driver:
+    def driver(self, flow: str) -> Pool:
         if self._driver is not None:
             return self._driver(self.clock)
         return Threads(self.threads, flow, dedicated=self.threading == "dedicated", patience=self.patience)
@@ -127,27 +123,12 @@ class Local(LiveEngine):
 
 
 @dataclass(frozen=True)
-class RealThreads:
+class RealThreads(Platform):
     """The platform of the local engine: the machine as it is."""
 
     clock: Clock
-    driver: Driver
+    driver: Pool
     look_at_machine: Callable[[], Gauge]
-
-    def settings(self, settings: Settings) -> Settings:
-        return settings
-
-    def charged(self, graph: Graph) -> Graph:
-        return graph
 
     def gauge(self) -> Gauge:
         return self.look_at_machine()
-
-    def host(self, policy: SchedulingPolicy) -> Host:
-        return Host(self.clock, self.driver, policy)
-
-    def begin(self, run: Run) -> None:
-        """Nothing has to know about it but the driver."""
-
-    def report(self, run: Run, engine: str) -> Report:
-        return run.report(engine)

@@ -109,7 +109,7 @@ class LocalCheckpoint:
         reached("staged")
         self._sums.check(registry, outputs)
         states = self._states()
-        if not closed:  # nobody goes on with what has said its last words
+        if not closed:  # what has said its last words never goes on
             for cell in registry.cells:
                 for name, changed in self._changes(cell).items():
                     self._keyed(states, name).keep(changed)

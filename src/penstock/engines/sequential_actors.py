@@ -16,7 +16,7 @@ from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import firing_order, key_bytes
 from penstock.runtime.context import LoopContext
-from penstock.runtime.failures import dead_letter, is_fatal, reported
+from penstock.runtime.failures import dead_letter, survived
 from penstock.runtime.loop import DriverLoop
 
 if TYPE_CHECKING:
@@ -107,17 +107,10 @@ class Actor:
 
     def failed(self, value: Any, error: BaseException) -> None:
         """An operator's own `on_error` decides."""
-        if is_fatal(self.node, error):
-            report = reported(self.run.graph.flow, self.node, value, error)
-            if report is error:
-                raise report
-            raise report from error
+        letter = survived(self.run.graph.flow, self.node, value, error)
         self._failed += 1
-        if self.node.on_error == "dead-letter":
-            self.send_dead_letter(value, error)
-
-    def send_dead_letter(self, value: Any, error: BaseException) -> None:
-        self.send(self.node.outputs, dead_letter(self.node, value, error))
+        if letter is not None:
+            self.send(self.node.outputs, letter)
 
     def counts(self) -> OperatorReport:
         return OperatorReport(self._received, self._emitted, self._busy_seconds, failed=self._failed, late=self._late)
@@ -227,7 +220,7 @@ class TimedActor(Actor):
 
     def _came_late(self, kind: Waits, value: Any, late: LateTuple) -> None:
         if kind.on_late == "dead-letter":
-            self.send_dead_letter(value, late)
+            self.send(self.node.outputs, dead_letter(self.node, value, late))
         elif callable(kind.on_late):
             try:
                 kind.on_late(value)
@@ -292,7 +285,7 @@ class LoopActor(Actor):
     def ended(self, port: int) -> None:
         self._ended_ports.add(port)
         for identity in sorted(self._loops, key=firing_order):
-            self._loops[identity].ports[port].ended = True
+            self._loops[identity].ports[port].end()
             self._agenda.append(self._loops[identity])
 
     def step(self) -> None:
@@ -355,7 +348,7 @@ class LoopActor(Actor):
         )
         loop = DriverLoop(self.node.name, operator, context, engine.restart == "every-wait")
         for port in self._ended_ports:
-            loop.ports[port].ended = True
+            loop.ports[port].end()
         self._loops[identity] = loop
         return loop
 

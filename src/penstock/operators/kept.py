@@ -22,6 +22,21 @@ class Changed(NamedTuple):
     is_all: bool = False
 
 
+class Keeper:
+    """What operators live in: it knows what they remember, by their names. Here, nothing."""
+
+    def snapshots(self) -> dict[str, Kept]:
+        """What each operator must have to go on in another life; nothing for those without state."""
+        return {}
+
+    def changed(self) -> dict[str, Changed]:
+        """What has changed in that since this was last called."""
+        return {}
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        """Go on with the snapshots of an earlier life."""
+
+
 def changed_of(touched: Collection[Hashable], states: Mapping[Any, Any], rest: Any = None) -> Changed:
     """The keys that were touched, with their states, or as gone.
 

@@ -21,12 +21,12 @@ class StateTable:
     (5, 0)
     """
 
-    def __init__(self, init: Callable[[], Any], ttl: Span | None = None) -> None:
+    def __init__(self, init: Callable[[], Any], ttl: Span | None = None, knows_changes: bool = False) -> None:
         self._init = init
         self._ttl = ttl
         self._states: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
         self._now: Any = None
-        self.touched: Touched | None = None
+        self.touched: Touched | None = Touched() if knows_changes else None
         """Where changes are asked for."""
 
     def __len__(self) -> int:

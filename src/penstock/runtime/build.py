@@ -44,14 +44,12 @@ def build_cells(graph: Graph, run: Surroundings) -> list[Cell]:
             cell_of[node.name] = cell
         ports.update({(first.name, number): port for number, port in enumerate(inputs)})
     for cell in cells:
-        cell.connect(_targets(graph, ports, ref) for ref in _output_refs(cell))
+        depth = 1 + max((cell_of[ref.node].depth for ref in cell.nodes[0].inputs if ref is not None), default=-1.0)
+        cell.connect((_targets(graph, ports, ref) for ref in _output_refs(cell)), depth)
         if cell.is_source:
             for targets in cell.outputs:
                 for port in targets:
-                    port.times_taking = run.clock.now
-    for cell in cells:
-        data_inputs = cell.inputs[: len(cell.nodes[0].inputs)]
-        cell.depth = 1 + max((port.writer.depth for port in data_inputs), default=-1.0)
+                    port.note_taking(run.clock.now)
     return cells
 
 

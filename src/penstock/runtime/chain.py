@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.flow.nodes import Applies, Node, Remembers
 from penstock.operators.functions import Form, listed
-from penstock.operators.kept import Ageing, Changed, Kept, Touched
+from penstock.operators.kept import Ageing, Changed, Kept
 from penstock.operators.state import StateTable
 from penstock.operators.times import checked_time
 from penstock.ordering.keys import StoredKey, key_bytes, stored_key
@@ -359,8 +359,7 @@ class _Remembering:
     def __init__(self, kind: Remembers, now: Callable[[], float], knows_changes: bool) -> None:
         self._kind = kind
         self._now = now
-        self.states = StateTable(kind.init, kind.ttl)
-        self.states.touched = Touched() if knows_changes else None
+        self.states = StateTable(kind.init, kind.ttl, knows_changes)
 
     def __call__(self, value: Any) -> list[Any]:
         kind = self._kind

@@ -3,7 +3,7 @@
 python -m penstock.runtime.companion <to read from> <to write to> <lifeline> <last words> <process that has started it>
 
 The first four are descriptors. It ends when the first pipe is closed; and whatever users' code does meanwhile, it ends
-when the lifeline is, which nobody but the one who has started it holds: so it never outlives that one.
+when the lifeline is, which only the process that has started it holds: so it never outlives that one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LoadedProgram:
 
 
 def _answered(programs: dict[int, LoadedProgram], packet: Packet) -> Packet:
-    """What came of a chunk; or why nobody knows: it can't be read, or what came of it can't be written."""
+    """What came of a chunk; or why that is not known: it can't be read, or what came of it can't be written."""
     try:
         number, graph, values = unpacked(packet)
         if graph is not None:
@@ -97,7 +97,7 @@ def _hold(lifeline: int, parent: int) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who has started it decides what ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that has started it decides what ends
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     reads, writes = (Connection(int(descriptor)) for descriptor in sys.argv[1:3])
     lifeline, words, parent = map(int, sys.argv[3:6])

@@ -27,7 +27,7 @@ class Answer:
     """What each operator received, emitted and failed on, and how long it was busy."""
     error: bytes | None = None
     is_of_chunk: bool = False
-    """The error is about something in the chunk, and nobody knows what: its tuples, one by one, will tell."""
+    """The error is about something in the chunk, and it is not known what: its tuples, one by one, will tell."""
 
 
 def merged(answers: Sequence[Answer]) -> Answer:
@@ -56,12 +56,12 @@ def unpacked(packet: Packet) -> Any:
 
 
 def send(connection: Connection, packet: Packet) -> None:
-    """`OSError` if nobody is there any more."""
+    """`OSError` if the other process is gone."""
     connection.send_bytes(len(packet).to_bytes(4, "big"))
     for part in packet:
         connection.send_bytes(part)
 
 
 def receive(connection: Connection) -> Packet:
-    """`EOFError` or `OSError` if nobody is there any more."""
+    """`EOFError` or `OSError` if the other process is gone."""
     return [connection.recv_bytes() for _ in range(int.from_bytes(connection.recv_bytes(), "big"))]

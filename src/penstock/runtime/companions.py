@@ -22,7 +22,7 @@ from typing import Any
 
 import cloudpickle
 
-from penstock.errors import FlowError, OperatorError, PenstockError, describe_exception, short_repr
+from penstock.errors import FlowError, OperatorError, PenstockError, caused_by, describe_exception, short_repr
 from penstock.flow.nodes import Graph, Node, PortRef, Reads, Writes
 from penstock.observe.report import LeftBehind
 from penstock.runtime.companion_protocol import INLET, Answer, merged, packed, receive, send, unpacked
@@ -40,7 +40,7 @@ _numbers = itertools.count()
 
 
 class Interrupted(PenstockError):
-    """The run is over, and so is the companion that was at work: nobody hears of this."""
+    """The run is over, and so is the companion that was at work: no user hears of this."""
 
 
 class _Died(Exception):
@@ -66,8 +66,7 @@ class Program:
     def failed_on(self, value: Any, why: str, cause: BaseException | None = None) -> Answer:
         """That the operator can't be run on a tuple."""
         error = OperatorError(f"{self.name} failed on {short_repr(value)}: {why}", operator=self.operator, value=value)
-        error.__cause__ = cause
-        return Answer((), {}, portable(error))
+        return Answer((), {}, portable(caused_by(error, cause)))
 
 
 def _between(flow: str, nodes: Sequence[Node]) -> Graph:
@@ -156,7 +155,9 @@ class Companion:
         if code >= 0:
             return f"with exit code {code}{where}"
         with suppress(ValueError):
-            hint = "; if nobody has killed it, the system was out of memory" if -code == signal.SIGKILL else ""
+            hint = (
+                "; unless it was killed from outside, the system was out of memory" if -code == signal.SIGKILL else ""
+            )
             return f"by {signal.Signals(-code).name}{where}{hint}"
         return f"by signal {-code}{where}"
 

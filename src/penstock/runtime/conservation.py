@@ -1,7 +1,7 @@
 """What goes in comes out: the only code that adds up what cells and ports have counted, when nothing is under way.
 
-Everything is counted twice, by who gives and by who takes, chunk by chunk. So a tuple that is lost between the two, or
-comes twice, shows as a difference, and the run fails before anybody relies on its output.
+Everything is counted twice, by the cell that gives and by the cell that takes, chunk by chunk. So a tuple that is lost
+between the two, or comes twice, shows as a difference, and the run fails before any user relies on its output.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from penstock.errors import ConservationError
 from penstock.flow.nodes import Applies, Loops, Node, Remembers, Waits
 from penstock.observe.report import OperatorReport
 from penstock.operators.functions import Form
-from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.sinks import SinkCell
 from penstock.runtime.cells.sources import SourceCell
-from penstock.runtime.ports import Port
 
 if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell
@@ -37,7 +35,7 @@ def _differences(cell: Cell) -> Iterator[str]:
     for port in cell.inputs:
         yield from _in_port(port, cell)
     if cell.is_cut_short:
-        return  # what it had taken, and what others had done for it, is for nobody
+        return  # what it had taken, and what others had done for it, goes nowhere
     reports = cell.figures.reports()
     first, last = reports[cell.nodes[0].name], reports[cell.nodes[-1].name]
     yield from _taken(cell, first.received)
@@ -83,7 +81,7 @@ def _taken(cell: Cell, received: int) -> Iterator[str]:
 
 
 def _given(cell: Cell, emitted: int) -> Iterator[str]:
-    """By output port; what a port without a reader was given, nobody has counted."""
+    """By output port; what a port without a reader was given is not counted."""
     outputs = cell.outputs[: cell.nodes[-1].outputs]
     given = sum(targets[0].total_given for targets in outputs if targets)
     is_whole = all(outputs)

@@ -98,10 +98,19 @@ class InputPort:
             self.shown += 1
         self.closed = closed
 
+    def end(self) -> None:
+        """For the runtime: no more tuples will come."""
+        self.ended = True
+
     def arrive_many(self, values: list[Any]) -> None:
         """For the runtime: tuples have come."""
         self._hidden.extend(values)
         self.arrived += len(values)
+
+    def be_fast(self) -> None:
+        """For the runtime: what has arrived is seen at once, and what is taken is not noted."""
+        self.pop = self._seen.popleft
+        self.arrive_many = self.arrive_in_sight  # type: ignore[method-assign]
 
     def arrive_in_sight(self, values: list[Any]) -> None:
         """For the runtime: tuples have come, and the loop, which is waiting, sees them at once."""

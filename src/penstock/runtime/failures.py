@@ -15,6 +15,7 @@ from penstock.errors import (
     PenstockError,
     SinkError,
     SourceError,
+    caused_by,
     describe_exception,
     short_repr,
 )
@@ -32,28 +33,25 @@ class Failure(Exception):
 
 
 def reported(flow: str, node: Node, value: Any, error: BaseException) -> PenstockError:
-    """The error of an operator as its user sees it; raise it `from` the original."""
-    if not _is_users_own(node, error):
-        if isinstance(error, FlowError):
-            return FlowError(f"operator {node.name!r}: {error} ({node.where})")
-        if isinstance(error, PenstockError):
-            return error
-    return OperatorError(
-        f"operator {node.name!r} of flow {flow!r} ({node.where}) failed on {short_repr(value)}: "
-        f"{describe_exception(error)}",
-        operator=node.name,
-        value=value,
-    )
+    """The error of an operator as its user sees it, with the original as its cause, unless it is that itself."""
+    found: PenstockError
+    if _is_users_own(node, error) or not isinstance(error, PenstockError):
+        what = f"operator {node.name!r} of flow {flow!r} ({node.where}) failed on {short_repr(value)}"
+        found = OperatorError(f"{what}: {describe_exception(error)}", operator=node.name, value=value)
+    elif isinstance(error, FlowError):
+        found = FlowError(f"operator {node.name!r}: {error} ({node.where})")
+    else:
+        return error
+    return caused_by(found, error)
 
 
 def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = "") -> PenstockError:
-    """An error that is no single tuple's fault, or nobody knows whose, as the user of these operators sees it."""
+    """An error that is no single tuple's fault, or of an unknown one, as the user of these operators sees it."""
     names = " or ".join(repr(node.name) for node in nodes)
     if type(error) in (SourceError, SinkError) and names not in str(error):
-        # What is read or written says what is wrong, but not who reads or writes it.
+        # What is read or written says what is wrong, but not which operator does.
         named = type(error)(f"{error} ({names} of flow {flow!r}, {nodes[0].where})")
-        named.__cause__ = error.__cause__
-        return named  # type: ignore[return-value]
+        return caused_by(named, error.__cause__)  # type: ignore[return-value]
     if isinstance(error, PenstockError) and not _is_users_own(nodes[0], error):
         return error
     message = f"of flow {flow!r} ({nodes[0].where}) failed{doing}: {describe_exception(error)}"
@@ -65,8 +63,7 @@ def told(flow: str, nodes: Sequence[Node], error: BaseException, doing: str = ""
             found = SinkError(f"sink {names} {message}")
         case _:
             found = OperatorError(f"operator {names} {message}", operator=nodes[0].name)
-    found.__cause__ = error
-    return found
+    return caused_by(found, error)
 
 
 def is_fatal(node: Node, error: BaseException) -> bool:
@@ -97,7 +94,7 @@ def dead_letter(node: Node, value: Any, error: BaseException) -> DeadLetter:
 def survived(flow: str, node: Node, value: Any, error: BaseException) -> DeadLetter | None:
     """Raise what ends the flow; else return the dead letter, where the operator wants one."""
     if is_fatal(node, error):
-        raise reported(flow, node, value, error) from error
+        raise reported(flow, node, value, error)
     return dead_letter(node, value, error) if node.on_error == "dead-letter" else None
 
 

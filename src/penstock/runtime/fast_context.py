@@ -34,8 +34,7 @@ class FastContext(LoopContext):
     ) -> None:
         super().__init__(operator, inputs, controls, _unused, len(outboxes), **options)
         for port in self.inputs + self.controls:
-            port.pop = port._seen.popleft
-            port.arrive_many = port.arrive_in_sight  # type: ignore[method-assign]
+            port.be_fast()
         self.wait_all = _wait_all(self.inputs, super().wait_all)  # type: ignore[method-assign]
         self.wait_any = _wait_any(self.inputs, super().wait_any)  # type: ignore[method-assign]
         self.emit, self.emit_many = _emits(self, operator, outboxes, chunk)  # type: ignore[method-assign]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.005
 _LEAST_SECONDS = 0.02
-"""What a queue may hold however many there are: several chunks, so that nobody starves."""
+"""What a queue may hold however many there are: several chunks, so that no worker starves."""
 _FIRST_TUPLES = 4
-"""While nobody knows what a tuple costs."""
+"""While it is not known what a tuple costs."""
 _LEAST_COST = 1e-9
 
 

@@ -26,6 +26,7 @@ class KeyedLoops:
         fail: Callable[[Any, BaseException], None],
         kept: Callable[[bytes], Any] = lambda _: None,
         is_stopping: Callable[[], bool] = lambda: False,
+        knows_changes: bool = False,
     ) -> None:
         assert isinstance(node.kind, Loops)
         self._node = node
@@ -39,11 +40,12 @@ class KeyedLoops:
         self.found: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         """By output port: why something came out, and what."""
         self.emitted = 0
-        self.touched: set[bytes] | None = None
+        self._touched: set[bytes] | None = set() if knows_changes else None
         """Where changes are asked for: the keys that had a tuple."""
 
-    def arrive(self, side: int, value: Any) -> None:
+    def arrive(self, side: int, value: Any, because: Any) -> None:
         """A tuple on one of the inputs: let the loop of its key go on."""
+        self.because = because
         try:
             key = self._kind.keys[side].fn(value)
             identity = key_bytes(key)
@@ -53,8 +55,8 @@ class KeyedLoops:
         loop = self.loops.get(identity) or self.add(identity, key, self._kept(identity))
         if isinstance(loop, Ended):
             return
-        if self.touched is not None:
-            self.touched.add(identity)
+        if self._touched is not None:
+            self._touched.add(identity)
         loop.ports[side].arrive(value)
         self._go_on(identity, loop)
 
@@ -63,7 +65,7 @@ class KeyedLoops:
         self.because = (side, *firing_order(identity))
         loop = self.loops[identity]
         if not isinstance(loop, Ended):
-            loop.ports[side].ended = True
+            loop.ports[side].end()
             self._go_on(identity, loop)
 
     def add(self, identity: bytes, key: Any, kept: Any = None) -> DriverLoop | Ended:
@@ -100,8 +102,8 @@ class KeyedLoops:
 
     def take_changed(self) -> dict[bytes, Any]:
         """The same of those that had a tuple since this was last called."""
-        assert self.touched is not None
-        touched, self.touched = self.touched, set()
+        assert self._touched is not None
+        touched, self._touched = self._touched, set()
         return loop_snapshots(self.loops, touched)
 
     def leave(self) -> None:

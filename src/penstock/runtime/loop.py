@@ -22,11 +22,11 @@ Place = tuple[tuple[Any, Any], ...]
 
 
 _ENDED = (True, True, None, ())
-"""The snapshot of a loop that has returned: whatever else it knew, nobody asks for it."""
+"""The snapshot of a loop that has returned: what else it knew is never asked for."""
 
 
 class Ended:
-    """What is left of the loop of a key that has returned: a mark, for whatever comes for its key is for nobody."""
+    """What is left of the loop of a key that has returned: a mark, for what still comes for its key is dropped."""
 
     __slots__ = ("key",)
     is_done = True

@@ -1,4 +1,4 @@
-"""The only code that moves calls to a thread of their own: for what was made by somebody who may rely on one thread."""
+"""The only code that moves calls to a thread of their own: for what may rely on always being called by one thread."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _OnOneThread(SinkWriter):
 
 
 class OwnThread:
-    """A thread that does what it is told, one call after another; who calls waits for it."""
+    """A thread that does what it is told, one call after another; its caller waits for it."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -67,7 +67,7 @@ class OwnThread:
                 results.append(function())
             except Abandoned as error:
                 errors.append(error)
-                raise  # nobody calls any more
+                raise  # no caller waits any more
             except BaseException as error:
                 errors.append(error)
             finally:

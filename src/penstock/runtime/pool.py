@@ -1,4 +1,4 @@
-"""Workers and when they sleep: what all drivers have in common that play several workers.
+"""Workers and when they sleep: what all drivers have in common.
 
 The last worker to fall asleep finds out what the run needs, and does it while no other comes past its next `PICK`.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
 from penstock.observe.report import LeftBehind
 from penstock.runtime.cells.cell import Cell
+from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.policies import policy_name
 from penstock.runtime.run import Run
-from penstock.runtime.running.host import Workers
 from penstock.runtime.running.rest import RestStep
 from penstock.runtime.standing import is_in_users_code, left_behind, standing
 from penstock.runtime.worker import Worker
@@ -23,28 +22,10 @@ WATCH_SECONDS = 0.25
 _STUCK_SECONDS = 1.0
 
 
-class Driver(Workers, Protocol):
-    """Runs a run's workers to its end: the only owner of threads and time."""
-
-    def attach(self, run: Run) -> None:
-        """Learn about the run, before any of its cells is notified."""
-        ...
-
-    def drive(self) -> None:
-        """Work until the run is over."""
-        ...
-
-    def is_called_from_inside(self) -> bool:
-        """Whether the caller is something that the run itself runs."""
-        ...
-
-    def leave_behind(self) -> None:
-        """The run is to end at once: note in it who is stuck where, and wait for no thread any more."""
-        ...
-
-
 class Pool(ABC):
-    """Workers that sleep when there is nothing to do; with `dedicated`, one for each cell.
+    """Runs a run's workers to its end, and is the only owner of threads and time.
+
+    Workers sleep when there is nothing to do; with `dedicated`, there is one for each cell.
 
     A worker that is stuck in a user's function for a second is replaced until it comes back, so that it does not hold
     up the others.
@@ -72,6 +53,14 @@ class Pool(ABC):
         self._adjust()
         if self._on_watch is not None:
             self._on_watch()
+
+    @abstractmethod
+    def event_loop(self, name: str) -> EventLoop:
+        """Where the coroutines of a new run are to run."""
+
+    @abstractmethod
+    def drive(self) -> None:
+        """Work until the run is over."""
 
     @abstractmethod
     def set_threads(self, count: int) -> None:
@@ -104,6 +93,7 @@ class Pool(ABC):
         return not self.is_dedicated
 
     def attach(self, run: Run) -> None:
+        """Learn about the run, before any of its cells is notified."""
         self._run = run
 
     def on_new_cells(self) -> None:
@@ -116,11 +106,12 @@ class Pool(ABC):
         return sum(worker.is_retired for worker in self._workers)
 
     def is_called_from_inside(self) -> bool:
+        """Whether the caller is something that the run itself runs."""
         return self._is_called_by_worker() or self._run.event_loop.is_mine(threading.get_ident())
 
     @abstractmethod
     def leave_behind(self) -> None:
-        """Note who is stuck where."""
+        """The run is to end at once: note in it which workers are stuck where, and wait for no thread any more."""
 
     def _note_left(self, worker: Worker, thread: int) -> None:
         """A worker does not come back from where it is; unless it only waits for one that does not."""
@@ -150,24 +141,20 @@ class Pool(ABC):
     def _adjust(self) -> None:
         """As many workers as wanted, plus one for each that is stuck."""
         with self._lock:
+            new: list[Cell | None]
             if self.is_dedicated:
                 served = {worker.only for worker in self._workers}
-                for cell in self._run.registry.runnable():
-                    if cell not in served:
-                        self._add(cell)
-                return
-            self._workers = [worker for worker in self._workers if self._is_alive(worker)]
-            active = [worker for worker in self._workers if not worker.is_retired]
-            wanted = self._wanted + len(self.stuck())
-            for worker in active[wanted:]:
-                worker.is_retired = True
-            for _ in range(wanted - len(active)):
-                self._add(None)
-
-    def _add(self, only: Cell | None) -> None:
-        worker = Worker(self._run, len(self._workers), only)
-        self._workers.append(worker)
-        self._begin(worker)
+                new = [cell for cell in self._run.registry.runnable() if cell not in served]
+            else:
+                self._workers = [worker for worker in self._workers if self._is_alive(worker)]
+                active = [worker for worker in self._workers if not worker.is_retired]
+                wanted = self._wanted + len(self.stuck())
+                for worker in active[wanted:]:
+                    worker.retire()
+                new = [None] * (wanted - len(active))
+            for only in new:
+                self._workers.append(Worker(self._run, len(self._workers), only))
+                self._begin(self._workers[-1])
 
     def _has_work(self, worker: Worker) -> bool:
         return worker.only.turn.is_queued if worker.only is not None else not self._run.scheduler.is_empty

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cloudpickle
 
 from penstock import errors
-from penstock.errors import OperatorError, PenstockError, cut, describe_exception, describe_traceback
+from penstock.errors import OperatorError, PenstockError, caused_by, cut, describe_exception, describe_traceback
 
 _MOST_BYTES = 1 << 20
 
@@ -62,12 +62,11 @@ def revived(data: bytes) -> BaseException:
     """The exception, with its cause, and with the traceback where that was raised as the cause of all."""
     told: _Told = pickle.loads(data)
     found, cause = _unpickled(told)
+    elsewhere = _Elsewhere(told.traceback)
     if cause is not None:
-        found.__cause__ = cause
-        cause.__cause__ = _Elsewhere(told.traceback)
-    elif not isinstance(found, PenstockError):  # whose words are all there is to say
-        found.__cause__ = _Elsewhere(told.traceback)
-    return found
+        return caused_by(found, caused_by(cause, elsewhere))
+    # The words of our own errors are all there is to say.
+    return found if isinstance(found, PenstockError) else caused_by(found, elsewhere)
 
 
 def _unpickled(told: _Told) -> tuple[BaseException, BaseException | None]:

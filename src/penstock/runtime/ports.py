@@ -8,14 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from penstock.flow.nodes import Node
-
-
-class Claimable(Protocol):
-    """How a worker gets into a cell."""
-
-    def claim(self, from_list: bool = False) -> bool: ...
-
-    def claim_idle(self) -> bool: ...
+from penstock.runtime.cells.turn import Turn
 
 
 class Passing(Protocol):
@@ -23,17 +16,14 @@ class Passing(Protocol):
 
     def passed(self) -> tuple[int, int]: ...
 
-    def selectivity(self) -> float: ...
-
 
 class Neighbour(Protocol):
     """The cell on one side of a port, as its port and the cell on the other side know it."""
 
     nodes: Sequence[Node]
     depth: float
-    is_over: bool
+    turn: Turn
     is_complete: bool
-    is_cut_short: bool
 
     @property
     def name(self) -> str: ...
@@ -48,13 +38,14 @@ class Neighbour(Protocol):
     def is_source(self) -> bool: ...
 
     @property
-    def turn(self) -> Claimable: ...
-
-    @property
     def figures(self) -> Passing: ...
 
     def notify(self) -> None:
         """Something has changed: make sure that a worker looks at this cell after now."""
+        ...
+
+    def finish(self) -> None:
+        """Nothing more is wanted of it."""
         ...
 
     def helped(self, values: list[Any], born: float) -> Helped | None:
@@ -75,6 +66,27 @@ class Taken(float):
 
     __slots__ = ("taken",)
     taken: float
+
+
+class _Entries:
+    """When the tuples of a queue were put in."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._noted: deque[tuple[int, float]] = deque()
+        """How many tuples had been written by then, and when."""
+
+    def note(self, total: int, here: int) -> None:
+        """By now so many were ever written, and so many of them are here."""
+        self.oldest(total, here)
+        self._noted.append((total, self._now()))
+
+    def oldest(self, total: int, here: int) -> float | None:
+        """When the first of those that are here was put in."""
+        noted, gone = self._noted, total - here
+        while noted and noted[0][0] <= gone:
+            noted.popleft()
+        return noted[0][1] if noted else None
 
 
 class Port:
@@ -104,18 +116,41 @@ class Port:
         self.total = 0
         """Tuples that were ever written here."""
         self.total_given = self.total_taken = self.total_dropped = self.total_restored = 0
-        """What its writer had for it, what its reader got, what was for nobody, what an earlier life left: at rest they
-        must add up. The first is counted by the writer, the last before anybody works."""
+        """What its writer had for it, what its reader got, what was dropped, what an earlier life left: at rest they
+        must add up. The first is counted by the writer, the last before any worker works."""
         self.full_since: float | None = None
         """Since when its writer waits for room, and how long it has waited before."""
         self.full_seconds = 0.0
-        self.times_taking: Callable[[], float] | None = None
-        """The clock by which it notes when tuples are taken: where a source writes."""
+        self._times_taking: Callable[[], float] | None = None
         self._discards = False
         self._waiting: list[Neighbour] = []
-        self._enqueued: deque[tuple[int, float]] | None = None
-        """Where that is asked for: how many tuples had been written by then, and when."""
-        self._now: Callable[[], float]
+        self._entries: _Entries | None = None
+        """Where that is asked for: when tuples were put in."""
+
+    # Before anything is in it
+
+    def read_by(self, reader: Neighbour) -> None:
+        self.reader = reader
+
+    def written_by(self, writer: Neighbour) -> None:
+        self.writer = writer
+
+    def note_taking(self, now: Callable[[], float]) -> None:
+        """Note when tuples are taken, by this clock: for a queue in which a source writes."""
+        self._times_taking = now
+
+    def count_earlier(self, given: int, taken: int) -> None:
+        """As if it had been there when so many tuples went from its writer to its reader."""
+        self.total_given, self.total_taken = given, taken
+
+    def restore(self, values: list[Any], now: float) -> None:
+        """Let tuples that an earlier life has left be the first."""
+        self.grow(max(self.capacity, len(values)))
+        if values:
+            self.total_restored += len(values)
+            self.offer(values, now)
+
+    # In a run
 
     def __len__(self) -> int:
         return self._count
@@ -142,8 +177,8 @@ class Port:
             self._chunks.append((taken, born))
             self._count += len(taken)
             self.total += len(taken)
-            if self._enqueued is not None:
-                self._note_enqueued(self._enqueued)
+            if self._entries is not None:
+                self._entries.note(self.total, self._count)
         if notifies:
             self.reader.notify()
         return rest
@@ -177,31 +212,19 @@ class Port:
             woken = self._woken() if self._waiting else ()
         for writer in woken:
             writer.notify()
-        if self.times_taking is not None:
+        if self._times_taking is not None:
             born = Taken(born)
-            born.taken = self.times_taking()
+            born.taken = self._times_taking()
         return values, born
 
     def enqueued_time(self, now: Callable[[], float]) -> float | None:
         """When the front tuple was put in, as far as that was noted: from the first question on."""
         with self._lock:
-            if self._enqueued is None:
-                self._now = now
-                self._enqueued = deque()
+            if self._entries is None:
+                self._entries = _Entries(now)
                 if self._count:
-                    self._note_enqueued(self._enqueued)
-            self._forget_enqueued(self._enqueued)
-            return self._enqueued[0][1] if self._enqueued else None
-
-    def _note_enqueued(self, enqueued: deque[tuple[int, float]]) -> None:
-        self._forget_enqueued(enqueued)
-        enqueued.append((self.total, self._now()))
-
-    def _forget_enqueued(self, enqueued: deque[tuple[int, float]]) -> None:
-        """Those of tuples that are gone."""
-        gone = self.total - self._count
-        while enqueued and enqueued[0][0] <= gone:
-            enqueued.popleft()
+                    self._entries.note(self.total, self._count)
+            return self._entries.oldest(self.total, self._count)
 
     def note_full(self, is_full: bool, now: float) -> None:
         """Called by its writer: it waits for room here, or does so no longer."""
@@ -232,7 +255,7 @@ class Port:
         self.reader.notify()
 
     def discard(self) -> None:
-        """The reader has completed: what is here and what still comes is for nobody."""
+        """The reader has completed: what is here and what still comes is dropped."""
         with self._lock:
             self._discards = True
             self.total_dropped += self._held()

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 
 from penstock.flow.nodes import Graph
-from penstock.observe.arrivals import Sight
-from penstock.observe.journal import Decision
 from penstock.observe.report import OperatorReport, Report
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.companions import Companions
@@ -23,7 +21,7 @@ from penstock.runtime.running.settings import Settings
 from penstock.runtime.running.users_code import UsersCode
 from penstock.runtime.scheduler import Scheduler
 from penstock.runtime.timers import Timers
-from penstock.runtime.views import Shares
+from penstock.runtime.views import VisitRatios
 
 
 class Run:
@@ -35,7 +33,6 @@ class Run:
         workers = host.workers
         self.clock = host.clock
         self.settings = settings
-        self.largest_chunk = settings.largest_chunk
         self.scheduler = Scheduler(host.policy, workers.on_ready, is_asked=workers.picks)
         self.timers = Timers()
         self.companions = Companions()
@@ -43,7 +40,7 @@ class Run:
         self.changing = threading.RLock()
         """Held while cells become others: when they are cut, and when one gets replicas."""
         self.help_shares = HelpShares(settings.help_share, settings.has_gil)
-        self.shares = Shares(lambda: self.cells)
+        self.visits = VisitRatios(lambda: self.cells)
         self.users_code = UsersCode(graph.flow)
         self.logbook = Logbook(graph.flow, self.clock.now, host.latencies, settings.record_arrivals)
         self.registry = Registry(graph, build(graph, self), workers.on_new_cells)
@@ -62,7 +59,7 @@ class Run:
             if self.ending.is_over:
                 return
             self.users_code.call(cell, cell.open, " when it was opened")
-        self.ending.has_opened = True
+        self.ending.opened()
         self.rest.opened()
         for cell in self.cells:
             cell.notify()
@@ -108,63 +105,20 @@ class Run:
         return self.rest.is_pausing
 
     @property
-    def recorded(self) -> dict[str, list[Sight]]:
-        """What driver loops saw of their inputs, where that is recorded."""
-        return self.logbook.arrivals
-
-    @property
-    def decisions(self) -> list[Decision]:
-        return self.logbook.decisions
-
-    @property
     def adds_up(self) -> bool:
         """Whether nothing was lost, as far as is known."""
         return self.ending.adds_up
 
-    @property
-    def on_latency(self) -> Callable[[float], None]:
-        """Told how long a tuple was under way."""
-        return self.logbook.latencies.note
-
-    @property
-    def on_processing(self) -> Callable[[float], None]:
-        """The same without the time that it has waited in its source's queue."""
-        return self.logbook.latencies.note_processing
-
     def cell_of(self, operator: str) -> Cell:
         """The cell that runs an operator now."""
         return self.registry.cell_of(operator)
-
-    def place_after(self, cell: Cell) -> float:
-        """A rank between a cell's and the next one's."""
-        return self.registry.place_after(cell)
 
     def counts(self) -> dict[str, OperatorReport]:
         """What operators have done, in the order of the graph."""
         with self.changing:  # an operator is in one cell
             return self.registry.counts()
 
-    def help_share(self, helper: str, helped: str) -> float:
-        """How much of its output a worker processes itself while its reader is busy."""
-        return self.help_shares.share(helper, helped)
-
-    def share_of_time(self, seconds: float) -> float:
-        """How much of the time since the run began that is."""
-        return self.logbook.share_of_time(seconds)
-
     # What cells tell it
-
-    def add(self, cell: Cell) -> None:
-        """A cell that was cut off another one joins the run."""
-        self.registry.add(cell)
-
-    def replace(self, cell: Cell, other: Cell) -> None:
-        """Another cell takes the place of one that no worker runs."""
-        self.registry.replace(cell, other)
-
-    def on_new_cells(self) -> None:
-        """A team has replicas that no worker has run before."""
-        self.registry.on_new_cells()
 
     def completed(self, cell: Cell) -> None:
         """A cell is complete; with the last one, the run is over."""
@@ -173,7 +127,7 @@ class Run:
 
     def fail(self, cell: Cell, failure: Failure) -> None:
         """A tuple can't be processed: its cell takes no more, and what came before it is let out."""
-        cell.is_failed = True
+        cell.give_up()
         for port in cell.inputs:
             port.discard()
         self.ending.fail(failure)

@@ -19,8 +19,8 @@ class Scheduler:
     """The list of ready cells, and the policy that picks among them.
 
     A deque's single operations are atomic with and without a GIL, so a cell becomes ready without a lock, and one that
-    is ready alone is picked without one. Otherwise a short lock guards the list, and nobody holds it while the policy
-    is asked: operators stay in the list meanwhile, so that no worker finds it empty.
+    is ready alone is picked without one. Otherwise a short lock guards the list, and none holds it while the policy is
+    asked: operators stay in the list meanwhile, so that no worker finds it empty.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Scheduler:
                 return None
             elif len(came) > 1:
                 cell = self._best()
-            else:  # it is ready alone: nobody need be asked
+            else:  # it is ready alone: the policy need not be asked
                 try:
                     cell = came.popleft()
                 except IndexError:

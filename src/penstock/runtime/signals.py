@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 GRACE_SECONDS = 20.0
-"""How long a run may drain after SIGTERM: who sends it, such as a container's host, kills some 30 seconds later."""
+"""How long a run may drain after SIGTERM: its sender, such as a container's host, kills some 30 seconds later."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -47,14 +47,14 @@ def attended(
                 job.stop(drain=False)
             raise
         except BaseException:
-            if job.is_running:  # raised by something else in this thread, such as an alarm: nobody waits any more
+            if job.is_running:  # raised by something else in this thread, such as an alarm: this thread waits no more
                 job.stop(drain=False)
             raise
 
 
 @contextmanager
 def _sigterm_heard() -> Iterator[None]:
-    """Only in the main thread, where signals arrive, and only if nobody else has said what SIGTERM means."""
+    """Only in the main thread, where signals arrive, and only where no other code has said what SIGTERM means."""
     is_ours = threading.current_thread() is threading.main_thread()
     if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

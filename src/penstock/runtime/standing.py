@@ -47,7 +47,7 @@ def is_in_users_code(thread: int) -> bool:
 
 
 def abandon(thread: int) -> None:
-    """Have a thread unwind when it comes back from wherever it is: nobody waits for what it does."""
+    """Have a thread unwind when it comes back from wherever it is: no other thread waits for what it does."""
     if hasattr(ctypes, "pythonapi"):
         for one in {thread, waits_for.get(thread, thread)}:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(one), ctypes.py_object(Abandoned))

@@ -6,13 +6,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.clock import Clock
-from penstock.observe.arrivals import Sight
 from penstock.runtime.companions import Companions
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.failures import Failure
+from penstock.runtime.running.help_shares import HelpShares
+from penstock.runtime.running.logbook import Logbook
 from penstock.runtime.running.settings import Settings
 from penstock.runtime.timers import Timers
-from penstock.runtime.views import Shares
+from penstock.runtime.views import VisitRatios
 
 if TYPE_CHECKING:
     from penstock.runtime.cells.cell import Cell
@@ -44,12 +45,7 @@ class Bound(Protocol):
 
 
 class Succession(Protocol):
-    """What cells need of their run while they become others."""
-
-    @property
-    def changing(self) -> AbstractContextManager[Any]:
-        """Held meanwhile."""
-        ...
+    """Where cells join the run, and become others."""
 
     def add(self, cell: Cell) -> None: ...
 
@@ -62,11 +58,22 @@ class Succession(Protocol):
     def on_new_cells(self) -> None: ...
 
 
-class Surroundings(Succession, Protocol):
+class Surroundings(Protocol):
     """A run, as its cells see it."""
 
     @property
-    def recorded(self) -> dict[str, list[Sight]]: ...
+    def registry(self) -> Succession: ...
+
+    @property
+    def changing(self) -> AbstractContextManager[Any]:
+        """Held while cells become others."""
+        ...
+
+    @property
+    def logbook(self) -> Logbook: ...
+
+    @property
+    def help_shares(self) -> HelpShares: ...
 
     @property
     def flow(self) -> str: ...
@@ -81,7 +88,7 @@ class Surroundings(Succession, Protocol):
     def scheduler(self) -> Announcing: ...
 
     @property
-    def shares(self) -> Shares: ...
+    def visits(self) -> VisitRatios: ...
 
     @property
     def timers(self) -> Timers: ...
@@ -94,9 +101,6 @@ class Surroundings(Succession, Protocol):
 
     @property
     def flight(self) -> Bound | None: ...
-
-    @property
-    def largest_chunk(self) -> int: ...
 
     @property
     def is_stopping(self) -> bool: ...
@@ -115,20 +119,6 @@ class Surroundings(Succession, Protocol):
 
     def pause_if_due(self) -> None:
         """A source has read something, or found that nothing has come."""
-
-    def on_latency(self, seconds: float) -> None:
-        """A tuple was so long under way."""
-
-    def on_processing(self, seconds: float) -> None:
-        """The same without what it has waited in its source's queue."""
-
-    def help_share(self, helper: str, helped: str) -> float:
-        """How much of what one operator makes for another its worker processes itself."""
-        ...
-
-    def share_of_time(self, seconds: float) -> float:
-        """Of the time since the run began."""
-        ...
 
     def completed(self, cell: Cell) -> None:
         """A cell will never do anything more."""

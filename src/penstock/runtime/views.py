@@ -14,7 +14,7 @@ RATE_SECONDS = 0.1
 """How much later a rate must be asked for again to be another one."""
 
 
-class Rate:
+class Growth:
     """How much something grows in a second: between the last two looks that were a tenth of a second apart or more."""
 
     __slots__ = ("_before", "_now", "_total")
@@ -23,7 +23,7 @@ class Rate:
         self._total = total
         self._now = now
         self._before = (since, 0, 0.0)
-        """When somebody looked last, what there was, and the rate up to then."""
+        """When this was asked for last, what there was, and the rate up to then."""
 
     def __call__(self) -> float:
         since, before, rate = self._before
@@ -43,8 +43,8 @@ class PortView:
     def __init__(self, port: Port, now: Callable[[], float], since: float) -> None:
         self._port = port
         self._now = now
-        self._read = Rate(lambda: port.total_taken, now, since)
-        self._written = Rate(lambda: port.total, now, since)
+        self._read = Growth(lambda: port.total_taken, now, since)
+        self._written = Growth(lambda: port.total, now, since)
 
     def __len__(self) -> int:
         """Tuples waiting."""
@@ -74,7 +74,7 @@ class PortView:
     def enqueued_time(self) -> float | None:
         """When the front tuple was put into this queue; for one that was here before the first question, when that was.
 
-        Nothing is noted, and nothing spent, in queues that nobody asks about.
+        Nothing is noted, and nothing spent, in queues that no policy asks about.
         """
         return self._port.enqueued_time(self._now)
 
@@ -99,8 +99,8 @@ class OperatorView:
         self._now = cell.run.clock.now
         self._since = self._now()
         self._ports: dict[Port, PortView] = {}
-        self._read = Rate(lambda: cell.figures.passed()[0], self._now, self._since)
-        self._written = Rate(lambda: cell.figures.passed()[1], self._now, self._since)
+        self._read = Growth(lambda: cell.figures.passed()[0], self._now, self._since)
+        self._written = Growth(lambda: cell.figures.passed()[1], self._now, self._since)
 
     @property
     def name(self) -> str:
@@ -172,7 +172,7 @@ class OperatorView:
     @property
     def share(self) -> float:
         """How many tuples it receives, on all its inputs, for one that has entered the flow, as measured so far."""
-        return self._cell.run.shares.of(self._cell)
+        return self._cell.run.visits.of(self._cell)
 
     @property
     def read_rate(self) -> float:
@@ -215,7 +215,7 @@ class OperatorView:
         return min((port.capacity - len(port) for targets in self._cell.outputs for port in targets), default=1 << 30)
 
 
-class Shares:
+class VisitRatios:
     """How many tuples each operator receives for one that has entered the flow, by way of all its inputs.
 
     All are worked out together, once for as many questions as there are operators: so a question costs the same in a

@@ -49,6 +49,10 @@ class Worker:
         self._run = run
         self._next: Cell | None = None
 
+    def retire(self) -> None:
+        """Go at the end of what it is doing."""
+        self.is_retired = True
+
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
         run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu
@@ -78,11 +82,11 @@ class Worker:
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
-                        began, cpu_before = now(), cpu()
+                        processed, began, cpu_before = 0, now(), cpu()
                         try:
-                            cell.process()
+                            processed = cell.process()
                         finally:
-                            cell.account(now() - began, cpu() - cpu_before)
+                            cell.account(now() - began, cpu() - cpu_before, processed)
                         if help_shares.is_on and not cell.outbox.is_empty:
                             yield Point.HELP
                             cell.outbox.help_readers()

@@ -44,6 +44,28 @@ class LoadedBucket:
     def size_bytes(self) -> int:
         return sum(self.sizes)
 
+    def take_in(self, segment: Segment, changes: Changes) -> None:
+        """What a segment has changed, which was read."""
+        if segment.is_base:
+            self.states = changes.states
+        else:
+            changes.apply_to(self.states)
+            self.changed[segment.sha256] = changes
+
+    def add(self, segment: Segment, changes: Changes) -> None:
+        """One more segment, with what has changed here already."""
+        self.changed[segment.sha256] = changes
+        self.sizes.append(segment.length)
+        self.version = segment.version
+
+    def settle(self, chain: SegmentChain) -> None:
+        """Bring to a chain what is known of its segments."""
+        needed = steps(chain)
+        self.version = version_of(chain)
+        self.sizes = [segment.length for segment in needed]
+        since_base = [segment.sha256 for segment in needed if not segment.is_base]
+        self.changed = {name: self.changed[name] for name in since_base if name in self.changed}
+
 
 class Cache:
     """The buckets that this process has loaded and no task works on, the least recently used out first.
@@ -158,13 +180,8 @@ class TaskStates:
         else:
             bucket, missing = LoadedBucket(), steps(chain)
         for segment in missing:
-            changes = read(self._files, bucket_id, segment)
-            if segment.is_base:
-                bucket.states = changes.states
-            else:
-                changes.apply_to(bucket.states)
-                bucket.changed[segment.sha256] = changes
-        _settle(bucket, chain)
+            bucket.take_in(segment, read(self._files, bucket_id, segment))
+        bucket.settle(chain)
         return bucket
 
 
@@ -200,11 +217,9 @@ class _Commit:
             changes = Changes(changes.states, {})
         segment = self._add(bucket_id, version_of(chain), changes, is_base=is_base)
         chain = (segment,) if is_base else (*chain, segment)
-        bucket.changed[segment.sha256] = changes
-        bucket.sizes.append(segment.length)
-        bucket.version = segment.version
+        bucket.add(segment, changes)
         if is_base:
-            _settle(bucket, chain)
+            bucket.settle(chain)
         return chain
 
     def _compact(self, chains: dict[BucketId, SegmentChain]) -> None:
@@ -232,7 +247,7 @@ class _Commit:
         segment = self._add(bucket_id, bucket.version, together, is_base=first == 0, upto=bucket.version)
         bucket.changed[segment.sha256] = together
         chain = compacted(chain, first, segment)
-        _settle(bucket, chain)
+        bucket.settle(chain)
         return chain
 
     def _add(self, bucket_id: BucketId, version: str, changes: Changes, *, is_base: bool, upto: str = "") -> Segment:
@@ -243,12 +258,3 @@ class _Commit:
         self._parts.append(body)
         self._size_bytes += len(body)
         return segment
-
-
-def _settle(bucket: LoadedBucket, chain: SegmentChain) -> None:
-    """Bring to a chain what a bucket knows of its segments."""
-    needed = steps(chain)
-    bucket.version = version_of(chain)
-    bucket.sizes = [segment.length for segment in needed]
-    since_base = [segment.sha256 for segment in needed if not segment.is_base]
-    bucket.changed = {name: bucket.changed[name] for name in since_base if name in bucket.changed}

@@ -231,7 +231,7 @@ class Directory:
         except FileExistsError:
             if not _same(file, path):
                 raise SinkError(
-                    f"{self._sink.name} sink: {str(path)!r} was written by somebody else; this directory has to be "
+                    f"{self._sink.name} sink: {str(path)!r} was written by another program; this directory has to be "
                     "left to the flows that write to it: move that file away"
                 ) from None
 

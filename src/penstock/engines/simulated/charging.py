@@ -25,7 +25,7 @@ Spend = Callable[[float, float], None]
 
 
 class Charging:
-    """Knows what a tuple costs each operator, and who pays for it."""
+    """Knows what a tuple costs each operator, and what pays for it."""
 
     def __init__(
         self,

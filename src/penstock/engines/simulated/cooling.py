@@ -12,7 +12,7 @@ from penstock.runtime.ports import Port
 
 
 class CoolingPort(Port):
-    """Whoever takes a tuple pays for the tuples that were worked on since it was made, anywhere in the flow.
+    """The worker that takes a tuple pays for those that were worked on since it was made, anywhere in the flow.
 
     And, where that was on another core, for its way to this one; `core` says on which one the caller is.
     """

@@ -157,11 +157,11 @@ class SimulatedBatchJob(LiveJob):
     def _steer(self, engine: LiveEngine) -> None:
         """Not by the clock, but batch by batch."""
         if engine.elastic is not None:
-            elastic, decisions = engine.elastic.for_batches(), self._run.decisions
+            elastic, decisions = engine.elastic.for_batches(), self._run.logbook.decisions
             steering = BatchSteering(
                 self._plan, elastic, self._batches, self._clock, self._simulated.trigger, decisions
             )
-            self._batches.on_end = steering.after_batch
+            self._batches.call_after_each(steering.after_batch)
 
     def metrics(self) -> Mapping[str, OperatorReport]:
         return self._stages.charged(self._run.counts())

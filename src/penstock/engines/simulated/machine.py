@@ -39,7 +39,7 @@ class Machine:
     take_seconds: float = 4e-6
     """Take a chunk from a queue."""
     give_seconds: float = 6e-6
-    """Hand a chunk on to who reads it."""
+    """Hand a chunk on to its reader."""
     release_seconds: float = 4e-6
     """Let an operator go."""
     unit_seconds: float = 12e-6
@@ -79,7 +79,7 @@ class Machine:
     worklist_seconds: float = 1.5e-6
     """How long the queue of an operator with replicas is held by one of them."""
     reorder_seconds: float = 1.5e-6
-    """How long its reorder buffer, if it is the one with a lock, is held by one that adds to it; who sends holds it
+    """How long its reorder buffer, if it is the one with a lock, is held by one that adds to it; the sender holds it
     for as long as that takes."""
     pickle_seconds: float = 1e-6
     """Send a tuple to a companion process and get the result back."""

@@ -80,8 +80,11 @@ class MicroBatches:
         self._born: list[float] = []
         self._latencies = LastLatencies()
         self.batches: list[BatchReport] = []
-        self.on_end: Callable[[float], None] = lambda seconds: None
-        """Told when a batch is over how long it took."""
+        self._on_end: Callable[[float], None] = lambda seconds: None
+
+    def call_after_each(self, on_end: Callable[[float], None]) -> None:
+        """When a batch is over, tell how long it took."""
+        self._on_end = on_end
 
     def note(self, seconds: float) -> None:
         """A sink has a tuple: its latency is what it is when the batch is out."""
@@ -117,7 +120,7 @@ class MicroBatches:
             self._latencies.note(self._clock.now() - born)
             self._latencies.note_processing(seconds)
         self.batches.append(BatchReport(len(self.batches), seconds, rows, {}))
-        self.on_end(seconds)
+        self._on_end(seconds)
         self._clock.move_to(self._began + max(seconds, self._trigger_seconds))
         self._began, self._settled, self._born = self._clock.now(), self._settled + rows, []
         self._stages.begin()

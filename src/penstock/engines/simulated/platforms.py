@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from penstock.clock import Clock, FakeClock
 from penstock.engines.live_meter import Gauge
+from penstock.engines.platform import Platform
 from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.cooling import CoolingPort
 from penstock.engines.simulated.machine import Machine
 from penstock.engines.simulated.micro_batches import Executors, MicroBatches
 from penstock.engines.simulated.stages import Ledger, Stages
 from penstock.engines.simulated.timeline import Timeline
-from penstock.engines.simulated.timing import Instantly, Modelled, VirtualClock, VirtualCpu
+from penstock.engines.simulated.timing import Modelled, VirtualClock, VirtualCpu
 from penstock.flow.nodes import Graph
 from penstock.observe.report import Report, Simulation
 from penstock.plan.groups import Plan
@@ -25,18 +26,19 @@ from penstock.runtime.run import Run
 from penstock.runtime.running.host import Host
 from penstock.runtime.running.settings import Settings
 from penstock.runtime.slots import Slots
+from penstock.runtime.step_times import Timing
 from penstock.runtime.virtual import Virtual
 
 MakeCharging = Callable[[Callable[[str], Spend], Callable[[str], float]], Charging]
-"""By who pays for an operator, and how much room there is behind a source."""
+"""By what pays for an operator, and how much room there is behind a source."""
 
 
 def virtual_gauge(cores: int, clock: Clock, has_gil: bool) -> Gauge:
-    """Nobody else is on virtual cores."""
+    """Nothing else runs on virtual cores."""
     return Gauge(cores, VirtualCpu(clock, cores).share, has_gil)
 
 
-class VirtualCores:
+class VirtualCores(Platform):
     """As many cores as you like, and perhaps a GIL, on a clock that moves by what work costs."""
 
     def __init__(
@@ -51,13 +53,13 @@ class VirtualCores:
         timeline: str | os.PathLike[str] | None,
     ) -> None:
         self._machine = machine
-        self.clock = VirtualClock(machine.gil_move_seconds if has_gil else 0.0)
+        self.clock: VirtualClock = VirtualClock(machine.gil_move_seconds if has_gil else 0.0)
         self._timing = Modelled(machine, self.clock, has_gil)
         self._cores = Slots(cores, machine.slice_seconds, machine.context_switch_seconds)
         self._gil = _gil(machine, cores) if has_gil else None
         self._timeline = None if timeline is None else Timeline()
         self._timeline_file = timeline
-        self.driver = Virtual(
+        self.driver: Virtual = Virtual(
             threads,
             self.clock,
             self._timing,
@@ -79,9 +81,6 @@ class VirtualCores:
         gauge = virtual_gauge(self._cores.count, self.clock, self._gil is not None)
         gil = self._gil
         return gauge if gil is None else replace(gauge, gil_seconds=lambda: gil.waited_seconds)
-
-    def host(self, policy: SchedulingPolicy) -> Host:
-        return Host(self.clock, self.driver, policy)
 
     def begin(self, run: Run) -> None:
         self._run = run
@@ -126,7 +125,7 @@ def _gil(machine: Machine, cores: int) -> Slots:
     return Slots(1, machine.gil_slice_seconds, *turn_seconds)
 
 
-class VirtualBatches:
+class VirtualBatches(Platform):
     """As many task slots as there are cores: while a batch is computed no time passes, and then as much as it takes."""
 
     def __init__(
@@ -147,7 +146,7 @@ class VirtualBatches:
         sources = [node.name for node in plan.graph.sources]
         executors = Executors(slots, most_slots, machine.executor_start_seconds)
         self.batches = MicroBatches(sources, self.stages, self.clock, executors, trigger_seconds, batch_rows)
-        self.driver = Virtual(1, self.clock, Instantly(), until=until)
+        self.driver = Virtual(1, self.clock, Timing(), until=until)
         self._charging = charging(self._spender, lambda _: math.inf)
         self._slots = slots
 
@@ -165,9 +164,6 @@ class VirtualBatches:
 
     def host(self, policy: SchedulingPolicy) -> Host:
         return Host(self.clock, self.driver, policy, quiet=self.batches, latencies=self.batches)
-
-    def begin(self, run: Run) -> None:
-        """Nothing has to know about it but the driver."""
 
     def report(self, run: Run, engine: str) -> Report:
         self.batches.take(run.registry)

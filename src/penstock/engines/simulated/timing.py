@@ -9,6 +9,7 @@ from penstock.engines.simulated.machine import Machine
 from penstock.ordering.reorder import LockedBuffer
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.ports import Neighbour
+from penstock.runtime.step_times import Timing
 from penstock.runtime.teams.member import Member
 from penstock.runtime.teams.team import Team
 from penstock.runtime.worker import Point, Worker
@@ -29,26 +30,28 @@ class VirtualClock(FakeClock):
         self.worked_on = 0
         """How many tuples operators have worked on so far."""
         self._owed_seconds = 0.0
-        self.slowness = 1.0
-        """How much longer everything takes now because of what others do."""
-        self.others = 0
-        """How many of them there are."""
+        self._slowness = 1.0
+        self._others = 0
         self._gil_seconds = gil_seconds
 
     def process_cpu(self) -> float:
         return self.python_seconds + self.released_seconds
 
+    def crowd(self, others: int, slowness: float) -> None:
+        """From now on everything takes so many times as long because of what so many others do."""
+        self._others, self._slowness = others, slowness
+
     def spend(self, python_seconds: float, released_seconds: float = 0.0) -> None:
         """Work on a tuple."""
         self.worked_on += 1
-        python_seconds = (python_seconds + self._owed_seconds) * self.slowness
+        python_seconds = (python_seconds + self._owed_seconds) * self._slowness
         self._owed_seconds = 0.0
         if released_seconds:
-            released_seconds *= self.slowness
-            if self._gil_seconds and self.others:
-                # As likely as any of the others, who do the like, has it at that moment.
+            released_seconds *= self._slowness
+            if self._gil_seconds and self._others:
+                # As likely as any of the others, which do the like, has it at that moment.
                 share = python_seconds / (python_seconds + released_seconds)
-                released_seconds += min(1.0, self.others * share) * self._gil_seconds
+                released_seconds += min(1.0, self._others * share) * self._gil_seconds
         self._now += python_seconds + released_seconds
         self.python_seconds += python_seconds
         self.released_seconds += released_seconds
@@ -70,27 +73,6 @@ class VirtualCpu:
         before, self._before = self._before, (self._clock.now(), self._clock.process_cpu())
         seconds = self._before[0] - before[0]
         return (self._before[1] - before[1]) / (seconds * self._cores) if seconds > 0 else 0.0
-
-
-class Instantly:
-    """Nothing takes any time."""
-
-    wakes_everyone = False
-
-    def crowd(self, others: int, cores: int) -> None:
-        pass
-
-    def done_at(self, worker: Worker, point: Point, now: float) -> float:
-        return now
-
-    def awake_at(self, now: float) -> float:
-        return now
-
-    def waking_seconds(self, count: int) -> float:
-        return 0.0
-
-    def released(self) -> float:
-        return 0.0
 
 
 class _Lock:
@@ -130,13 +112,11 @@ class _Shared:
         return sent - before
 
 
-class Modelled:
+class Modelled(Timing):
     """Every point has its price, and a worker waits for what another one holds.
 
     Where there is a GIL, the worker that has it finds nothing held.
     """
-
-    wakes_everyone = False
 
     def __init__(self, machine: Machine, clock: VirtualClock, has_gil: bool) -> None:
         self._machine = machine
@@ -163,8 +143,7 @@ class Modelled:
         self._prices[Point.RELEASE] = machine.release_seconds
 
     def crowd(self, others: int, cores: int) -> None:
-        self._clock.slowness = 1.0 + self._machine.crowding_share * others / max(1, cores - 1)
-        self._clock.others = others
+        self._clock.crowd(others, 1.0 + self._machine.crowding_share * others / max(1, cores - 1))
 
     def done_at(self, worker: Worker, point: Point, now: float) -> float:
         price, start, cell = self._prices[point], now, worker.cell
@@ -225,7 +204,7 @@ class Modelled:
     def _sent_at(self, team: Team, now: float) -> float:
         """When a worker is through with sending what it found ready in a reorder buffer.
 
-        It has the buffer all the while, if that is the one with a lock; those who add to the other one leave the
+        It has the buffer all the while, if that is the one with a lock; those that add to the other one leave the
         sending to it, and go on.
         """
         shared = self._shared_in(team)

@@ -19,7 +19,7 @@ from penstock.engines.base import AtEnd, BackgroundJob, Engine, Job
 from penstock.engines.batch_plant import BatchSteering
 from penstock.engines.batch_tasks import rescaled_group
 from penstock.engines.spark.query_end import QueryFailed, QueryStopped, told_elsewhere
-from penstock.errors import FlowError, PenstockError, cut
+from penstock.errors import FlowError, PenstockError, caused_by, cut
 from penstock.flow.draw import explain
 from penstock.flow.nodes import Graph
 from penstock.observe.journal import Decision
@@ -315,6 +315,4 @@ def _translated(error: BaseException, flow: str) -> BaseException:
     """Spark's words for what went wrong, without its frames."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
-    told = PenstockError(f"flow {flow!r}: Spark failed: {reason_of(error)}{log_hint()}")
-    told.__cause__ = error
-    return told
+    return caused_by(PenstockError(f"flow {flow!r}: Spark failed: {reason_of(error)}{log_hint()}"), error)

@@ -28,9 +28,8 @@ class LoopStep:
     def run(self, part: Slice, side: int) -> dict[str, Slice]:
         """What the loops emit because of a slice on one of the inputs."""
         for number, value in enumerate(part.values):
-            self._loops.because = number
             self.failed_at = part.position(number)
-            self._loops.arrive(side, value)
+            self._loops.arrive(side, value, because=number)
         self._received += len(part.values)
         return self._out(part.with_outputs)
 

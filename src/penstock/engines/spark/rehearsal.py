@@ -24,7 +24,7 @@ from typing import Any
 from penstock.clock import SystemClock
 from penstock.engines.spark.pickling import dumps
 from penstock.engines.spark.stages import GroupTask, Level
-from penstock.errors import OperatorError, cut, describe_exception, short_repr
+from penstock.errors import OperatorError, caused_by, cut, describe_exception, short_repr
 from penstock.flow.nodes import Applies, Graph, Key, Kind, Loops, Node, Remembers, Waits
 
 _POLL_SECONDS = 0.005
@@ -134,9 +134,7 @@ def _told(level: Level, note: Note, status: int, trace: str) -> OperatorError:
         operator=note.operator,
         value=None if note.value is None else pickle.loads(note.value),
     )
-    if trace.strip():
-        error.__cause__ = RuntimeError(cut(trace.strip(), _LONGEST_TRACE))
-    return error
+    return caused_by(error, RuntimeError(cut(trace.strip(), _LONGEST_TRACE))) if trace.strip() else error
 
 
 def _end_of(status: int) -> str:

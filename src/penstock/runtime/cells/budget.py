@@ -13,8 +13,7 @@ class Budget:
     >>> budget = Budget(chunk_seconds=0.001, largest=1000)
     >>> budget.tuples(waiting=5)
     16
-    >>> budget.processed = 16
-    >>> budget.account(seconds=0.00016, cpu_seconds=0.0)
+    >>> budget.account(seconds=0.00016, cpu_seconds=0.0, processed=16)
     >>> budget.tuples(waiting=5), budget.tuples(waiting=800)
     (100, 400)
     """
@@ -66,13 +65,14 @@ class Budget:
         self._usual = int(fits) or 1
         self._busy = round(fits * self._chunks_when_busy) or 1
 
-    def account(self, seconds: float, cpu_seconds: float) -> None:
-        """A worker has spent so long on a chunk: learn what a tuple costs."""
+    def account(self, seconds: float, cpu_seconds: float, processed: int) -> None:
+        """A worker has spent so long on a chunk of so many tuples: learn what one costs."""
         self.usual_seconds += 0.25 * (seconds - self.usual_seconds)
         self.total_seconds += seconds
         self.cpu_seconds += cpu_seconds
-        if self.processed:
-            cost = seconds / self.processed
+        self.processed = processed
+        if processed:
+            cost = seconds / processed
             if self.seconds_per_tuple:
                 cost = (1 - _NEWS) * self.seconds_per_tuple + _NEWS * cost
             self.learn(cost)

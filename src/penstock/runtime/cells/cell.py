@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from penstock.flow.nodes import Node
-from penstock.operators.kept import Changed, Kept
+from penstock.operators.kept import Keeper
 from penstock.runtime.cells.budget import Budget
-from penstock.runtime.cells.figures import Figures, OwnFigures
+from penstock.runtime.cells.figures import Figures
 from penstock.runtime.cells.outbox import Outbox, PortOutbox
 from penstock.runtime.cells.tally import Failing, Tally
 from penstock.runtime.cells.turn import Turn
@@ -20,10 +20,11 @@ from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.views import OperatorView
 
 
-class Cell(ABC):
+class Cell(Keeper, ABC):
     """Takes from its ports, runs on private memory, gives to the ports of others.
 
-    Only the worker that has claimed its turn may call `take` and `process`, and flush its outbox.
+    Only the worker that has claimed its turn may call `take` and `process`, and flush its outbox. What it remembers is
+    asked for at quiescence.
     """
 
     help_seconds = math.inf
@@ -43,18 +44,19 @@ class Cell(ABC):
         self.place = place
         """Its rank in the flow: everything that it reads has a lower one."""
         self.depth = 0.0
-        """Its distance from the sources, by the longest way."""
+        """Its distance from the sources, by the longest way; known when it is connected."""
         self.nodes = nodes
         self.inputs = list(inputs)
         self.turn = Turn(partial(run.scheduler.add, self), partial(run.scheduler.look_again, self))
-        self.budget = Budget(run.settings.chunk_seconds, run.largest_chunk, chunks_when_busy)
+        self.budget = Budget(run.settings.chunk_seconds, run.settings.largest_chunk, chunks_when_busy)
         self.tally = tally or Tally(nodes)
-        self.failing = Failing(run.flow, place, self.tally)
-        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_share)
+        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_shares.share)
         """The way to its readers."""
+        self.outbox: Outbox = self.ports
+        """What a worker in this cell has to send."""
         self.last_run = 0.0
         self.is_failed = False
-        """It has failed on a tuple, and takes no more."""
+        """It takes no more: see `give_up`."""
         self.is_over = False
         """It will never have anything more to do; the worker that sees it completes it. Never taken back."""
         self.is_complete = False
@@ -68,15 +70,15 @@ class Cell(ABC):
     def outputs(self) -> list[list[Port]]:
         return self.ports.outputs
 
-    @property
-    def outbox(self) -> Outbox:
-        """What a worker in this cell has to send."""
-        return self.ports
+    @cached_property
+    def failing(self) -> Failing:
+        """What becomes of tuples on which it fails."""
+        return Failing(self.run.flow, self.place, self.tally)
 
     @cached_property
     def figures(self) -> Figures:
         """What others may know of it."""
-        return OwnFigures(self.tally, self.inputs, self.ports, self.run.share_of_time, self.budget)
+        return Figures(self.tally, self.inputs, self.ports, self.run.logbook.share_of_time, self.budget)
 
     @cached_property
     def view(self) -> OperatorView:
@@ -104,8 +106,8 @@ class Cell(ABC):
         """Take something to do from the ports; whether there was any. Sets `is_over` when there never will be."""
 
     @abstractmethod
-    def process(self) -> None:
-        """Do it, on private memory; what comes out goes into the outbox."""
+    def process(self) -> int:
+        """Do it, on private memory; what comes out goes into the outbox. How many tuples were worked on."""
 
     def has_more(self) -> bool:
         """Whether `take` would find something now; what comes later is notified."""
@@ -121,39 +123,42 @@ class Cell(ABC):
         """How many tuples wait on each input."""
         return [len(port) for port in self.inputs]
 
-    def close_controls(self) -> None:
-        """Nothing will come on the control inputs any more."""
-
-    def snapshots(self) -> dict[str, Kept]:
-        """What each operator must have to go on in another life, at quiescence; nothing for those without state."""
-        return {}
-
-    def changed(self) -> dict[str, Changed]:
-        """What has changed in that since this was last called."""
-        return {}
-
-    def restore(self, kept: Mapping[str, Kept]) -> None:
-        """Go on with the snapshots of an earlier life."""
-
     def helped(self, values: list[Any], born: float) -> Helped | None:
         """Process tuples before they are in its queue, if that can be done and a worker is busy in it already."""
         return None
 
     # What all have in common
 
-    def connect(self, outputs: Iterable[Iterable[Port]]) -> None:
-        """Be the reader of its inputs, and the writer of these."""
+    def connect(self, outputs: Iterable[Iterable[Port]], depth: float) -> None:
+        """Be the reader of its inputs, and the writer of these; so far from the sources."""
+        self.depth = depth
         self.ports.connect(outputs)
         for port in self.inputs:
-            port.reader = self
+            port.read_by(self)
+
+    def take_place_of(self, other: Cell) -> None:
+        """Write to its readers, as far from the sources."""
+        self.depth = other.depth
+        self.ports.connect(other.outputs)
+        # Connected first, then looked at: readers that have ended may have told that cell instead of this one.
+        self.is_over = self.is_over or self.may_be_cut_short()
+
+    def give_up(self) -> None:
+        """It has failed on a tuple, or can never go on: it takes no more."""
+        self.is_failed = True
 
     def notify(self) -> None:
         """Something has changed: make sure that a worker looks at this cell after now."""
         self.turn.notify()
 
-    def account(self, seconds: float, cpu_seconds: float) -> None:
+    def finish(self) -> None:
+        """It has nothing more to do: let a worker complete it."""
+        self.is_over = True
+        self.notify()
+
+    def account(self, seconds: float, cpu_seconds: float, processed: int) -> None:
         """A worker has spent so long in `process`: learn what a tuple costs, and charge it to the operators."""
-        self.budget.account(seconds, cpu_seconds)
+        self.budget.account(seconds, cpu_seconds, processed)
         self.tally.charge(seconds, cpu_seconds)
 
     def complete(self) -> None:

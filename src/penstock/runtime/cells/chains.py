@@ -28,6 +28,7 @@ class ChainTally(Tally):
     def _begin(self, nodes: Sequence[Node], chain: Chain, earlier: Mapping[str, Counters]) -> None:
         self.nodes = nodes
         self.of = {node.name: earlier[node.name] for node in nodes}
+        self.first = self.of[nodes[0].name]
         self._chain = chain
         self.shares = [1 / len(nodes)] * len(nodes)
         """Of the time of a whole loop, by operator."""
@@ -46,6 +47,18 @@ class ChainTally(Tally):
         self._begin(first.nodes, first, counts)
         return rest
 
+    def count(self, received: int, emitted: int) -> None:
+        """So many tuples have come into the loop, and so many out of it."""
+        self.received += received
+        self.emitted += emitted
+
+    def learn_shares(self, seconds: Sequence[float], news: float) -> None:
+        """So long each operator took of late; how much that counts."""
+        if total := sum(seconds):
+            self.shares = [
+                (1 - news) * share + news * part / total for share, part in zip(self.shares, seconds, strict=True)
+            ]
+
     def charge(self, seconds: float, cpu_seconds: float) -> None:
         self.busy_seconds += seconds
         self.cpu_seconds += cpu_seconds
@@ -57,14 +70,18 @@ class ChainTally(Tally):
     def counts(self) -> dict[str, Counters]:
         counted = self._chain.counts(self.received, self.emitted, self.passed_on, self.failures)
         found = {}
-        for node, share, (received, emitted) in zip(self.nodes, self.shares, counted, strict=True):
-            known, total = self.of[node.name], Counters()
-            total.received, total.emitted = known.received + received, known.emitted + emitted
-            total.failed, total.late = known.failed, known.late
-            total.busy_seconds = self.busy_seconds * share
-            found[node.name] = total
-        for total, waited in zip(found.values(), self._waited(), strict=True):
-            total.cpu_seconds = max(0.0, total.busy_seconds - waited)
+        for node, share, waited, (received, emitted) in zip(
+            self.nodes, self.shares, self._waited(), counted, strict=True
+        ):
+            known, busy_seconds = self.of[node.name], self.busy_seconds * share
+            found[node.name] = Counters(
+                known.received + received,
+                known.emitted + emitted,
+                known.failed,
+                known.late,
+                busy_seconds,
+                max(0.0, busy_seconds - waited),
+            )
         return found
 
     def _waited(self) -> list[float]:
@@ -115,9 +132,8 @@ class ChainKernel(Kernel):
         try:
             self._chain.whole(values, outputs, fail, tally.passed_on)
         finally:
-            tally.received += len(values)
+            tally.count(len(values), sum(map(len, outputs)))
             for port, output in enumerate(outputs):
-                tally.emitted += len(output)
                 give(port, output, born)
 
     def _run_staged(self, values: list[Any], born: float, give: Give) -> None:
@@ -136,16 +152,10 @@ class ChainKernel(Kernel):
                 failure = failed
             seconds[place] = self._clock.now() - started
             self.tally.waits[place] += seconds[place] - (self._clock.thread_cpu() - cpu_before)
-            counters = self.tally.of[node.name]
-            counters.received += len(values)
-            counters.emitted += sum(map(len, outputs))
+            self.tally.of[node.name].count(len(values), sum(map(len, outputs)))
         for port, output in enumerate(outputs):
             give(port, output, born)
-        if total := sum(seconds):
-            news = 1.0 if self._chunks == 2 else 0.3
-            self.tally.shares = [
-                (1 - news) * share + news * part / total for share, part in zip(self.tally.shares, seconds, strict=True)
-            ]
+        self.tally.learn_shares(seconds, news=1.0 if self._chunks == 2 else 0.3)
         if failure is not None:
             raise failure
 

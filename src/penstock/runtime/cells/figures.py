@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.observe.report import OperatorReport
 from penstock.runtime.cells.budget import Budget
 from penstock.runtime.cells.outbox import PortOutbox
-from penstock.runtime.cells.tally import Counters, Tally
+from penstock.runtime.cells.tally import Counters
 from penstock.runtime.ports import Port
 
 
@@ -21,25 +21,20 @@ class Passed(Protocol):
     def counts(self) -> dict[str, Counters]: ...
 
 
-class Figures(ABC):
-    """Of the operators of a cell, whatever works in them."""
+@dataclass(frozen=True)
+class Figures:
+    """Of the operators of a cell that does the work itself."""
 
-    def __init__(
-        self,
-        tally: Passed,
-        inputs: Sequence[Port],
-        outbox: PortOutbox,
-        share_of_time: Callable[[float], float],
-    ) -> None:
-        self._tally = tally
-        self._inputs = inputs
-        self._outbox = outbox
-        self._share_of_time = share_of_time
+    tally: Passed
+    inputs: Sequence[Port]
+    outbox: PortOutbox
+    share_of_time: Callable[[float], float]
+    budget: Budget
 
     @property
-    @abstractmethod
     def workers(self) -> int:
         """How many workers are in it; policies ask about cells that are ready, so a plain one is empty then."""
+        return 0
 
     @property
     def most_workers(self) -> int:
@@ -47,23 +42,23 @@ class Figures(ABC):
         return 1
 
     @property
-    @abstractmethod
     def busy_seconds(self) -> float:
         """How long workers have been in it."""
+        return self.budget.total_seconds
 
     @property
-    @abstractmethod
     def cpu_seconds(self) -> float:
         """How long they have used a core there."""
+        return self.budget.cpu_seconds
 
-    @abstractmethod
     def pace(self, threads: int) -> float | None:
         """How many seconds one tuple more takes on so many threads; `None` before anything is known."""
+        return self.budget.seconds_per_tuple if self.passed()[0] else None
 
     @property
     def queue_length(self) -> int:
         """Tuples that are here and not worked on yet."""
-        return sum(map(len, self._inputs))
+        return sum(map(len, self.inputs))
 
     def hottest_share(self) -> float:
         """The share of the tuples since this was last asked that had to be worked on one after another."""
@@ -71,7 +66,7 @@ class Figures(ABC):
 
     def passed(self) -> tuple[int, int]:
         """How many tuples its first operator has received, and its last one emitted."""
-        return self._tally.passed()
+        return self.tally.passed()
 
     def selectivity(self) -> float:
         received, emitted = self.passed()
@@ -79,7 +74,7 @@ class Figures(ABC):
 
     def reports(self) -> dict[str, OperatorReport]:
         """By operator, in the order of the chain."""
-        counts = self._tally.counts()
+        counts = self.tally.counts()
         names = list(counts)
         return {name: self._report(one, name == names[0], name == names[-1]) for name, one in counts.items()}
 
@@ -92,35 +87,5 @@ class Figures(ABC):
             late=counts.late,
             cpu_seconds=counts.cpu_seconds,
             queue_length=self.queue_length if is_first else 0,
-            write_blocked_ratio=self._share_of_time(self._outbox.blocked_seconds) if is_last else 0.0,
+            write_blocked_ratio=self.share_of_time(self.outbox.blocked_seconds) if is_last else 0.0,
         )
-
-
-class OwnFigures(Figures):
-    """Of a cell that does the work itself."""
-
-    def __init__(
-        self,
-        tally: Tally,
-        inputs: Sequence[Port],
-        outbox: PortOutbox,
-        share_of_time: Callable[[float], float],
-        budget: Budget,
-    ) -> None:
-        super().__init__(tally, inputs, outbox, share_of_time)
-        self._budget = budget
-
-    @property
-    def workers(self) -> int:
-        return 0
-
-    @property
-    def busy_seconds(self) -> float:
-        return self._budget.total_seconds
-
-    @property
-    def cpu_seconds(self) -> float:
-        return self._budget.cpu_seconds
-
-    def pace(self, threads: int) -> float | None:
-        return self._budget.seconds_per_tuple if self.passed()[0] else None

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from penstock.flow.nodes import Applies, Node
 from penstock.operators.kept import Changed, Kept
-from penstock.runtime.cells.budget import Budget
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.chains import ChainKernel
 from penstock.runtime.cells.changing import Changing
-from penstock.runtime.cells.figures import Figures, OwnFigures
+from penstock.runtime.cells.figures import Figures
 from penstock.runtime.cells.kernel import Kernel
-from penstock.runtime.cells.outbox import PortOutbox
-from penstock.runtime.cells.tally import Tally
 from penstock.runtime.event_loop import Raised, enveloped
 from penstock.runtime.ports import Port
 from penstock.runtime.surroundings import Surroundings
@@ -35,7 +33,7 @@ class FunctionCell(Changing):
         self._born = 0.0
 
     def take(self) -> bool:
-        if self.has_changed():
+        if self.successors and self.has_changed():
             return False
         closed = self._port.closed  # read first: what was written before the end must not be missed
         self._values, self._born = self._port.take(self.budget.tuples(len(self._port)))
@@ -43,10 +41,10 @@ class FunctionCell(Changing):
             self.is_over = True
         return bool(self._values)
 
-    def process(self) -> None:
+    def process(self) -> int:
         values, self._values = self._values, []
-        self.budget.processed = len(values)
         self.kernel.run(values, self._born, self.ports.give)
+        return len(values)
 
     def snapshots(self) -> dict[str, Kept]:
         return self.kernel.snapshots()
@@ -63,25 +61,6 @@ class ChainCell(FunctionCell):
 
     kernel: ChainKernel
 
-    def __init__(self, run: Surroundings, kernel: ChainKernel, port: Port) -> None:
-        super().__init__(run, kernel, port)
-        self._cut_at: int | None = None
-
-    def cut_before(self, node: Node) -> None:
-        """From its next chunk on, let this node and those after it be a cell of their own."""
-        self._cut_at = self.nodes.index(node)
-        self.notify()
-
-    def change(self) -> bool:
-        if self._cut_at:
-            self._cut(self._cut_at)
-        self._cut_at = None
-        return super().change()
-
-    @property
-    def is_to_change(self) -> bool:
-        return self._cut_at is not None or super().is_to_change
-
     def isolate(self, nodes: Sequence[Node]) -> bool:
         if nodes[0] not in self.nodes:  # it was cut off just now
             return False
@@ -97,21 +76,18 @@ class ChainCell(FunctionCell):
         """Everything taken is out, and no other worker is in this cell: swap."""
         settings, ends = self.run.settings, self.nodes[-1].outputs
         outputs, dead_letters = self.outputs[:ends], self.outputs[ends:]
-        rest_kernel = self.kernel.cut(at, self.run.place_after(self))
+        rest_kernel = self.kernel.cut(at, self.run.registry.place_after(self))
         self.nodes = self.kernel.nodes
         port = settings.port(f"{rest_kernel.nodes[0].name!r}", settings.queue_size)
         rest = ChainCell(self.run, rest_kernel, port)
-        rest.depth = self.depth + (rest.place - self.place) / 2
-        # As if it had been there from the start.
-        port.total_given = self.kernel.tally.of[self.nodes[-1].name].emitted
-        port.total_taken = rest_kernel.tally.first.received
-        rest.connect([*outputs, *dead_letters[at:]])
+        port.count_earlier(self.kernel.tally.of[self.nodes[-1].name].emitted, rest_kernel.tally.first.received)
+        rest.connect([*outputs, *dead_letters[at:]], self.depth + (rest.place - self.place) / 2)
         self.ports.connect([[port], *dead_letters[:at]])
         for cell in (self, rest):
             tally = cell.kernel.tally
             if tally.first.received:
                 cell.budget.learn(tally.busy_seconds / tally.first.received)
-        self.run.add(rest)
+        self.run.registry.add(rest)
 
 
 class AsyncCell(Cell):
@@ -125,11 +101,15 @@ class AsyncCell(Cell):
         self._flight: deque[tuple[Any, float, Future[Any]]] = deque()
         self._values: list[Any] = []
         self._born = 0.0
+        self._awaited_seconds = 0.0
+        """Written on the event loop."""
+        self._charged_seconds = 0.0
+        """How much of that the operator was charged with."""
 
     @cached_property
     def figures(self) -> Figures:
         return AwaitedFigures(
-            self.tally, self.inputs, self.ports, self.run.share_of_time, self.budget, self._kind.concurrency
+            self.tally, self.inputs, self.ports, self.run.logbook.share_of_time, self.budget, self._kind.concurrency
         )
 
     @property
@@ -144,35 +124,40 @@ class AsyncCell(Cell):
             self.is_over = True
         return bool(self._values) or bool(self._flight and self._flight[0][2].done())
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
-        counters = self.tally.first
-        counters.received += len(self._values)
+        self.tally.first.count(len(self._values), 0)
         for value in self._values:
             future = self.run.event_loop.submit(self._await(value))
             self._flight.append((value, self._born, future))
             future.add_done_callback(lambda _: self.notify())
         self._values = []
-        while self._flight and self._flight[0][2].done():
-            value, born, future = self._flight.popleft()
-            try:
-                result = future.result()
-            except Raised as raised:
-                self.failing.failed(node, value, raised.error, born, self.ports.give)
-            else:
-                counters.emitted += 1
-                self.ports.give(0, [result], born)
+        emitted = 0
+        try:
+            while self._flight and self._flight[0][2].done():
+                value, born, future = self._flight.popleft()
+                try:
+                    result = future.result()
+                except Raised as raised:
+                    self.failing.failed(node, value, raised.error, born, self.ports.give)
+                else:
+                    emitted += 1
+                    self.ports.give(0, [result], born)
+        finally:
+            self.tally.first.count(0, emitted)
+        return 0  # what a tuple costs is not known from the time in here
 
-    def account(self, seconds: float, cpu_seconds: float) -> None:
+    def account(self, seconds: float, cpu_seconds: float, processed: int) -> None:
         """What counts is the time that was awaited, not what it takes to begin and to end it."""
-        self.budget.account(seconds, cpu_seconds)
-        self.tally.charge(0.0, cpu_seconds)
+        self.budget.account(seconds, cpu_seconds, processed)
+        before, self._charged_seconds = self._charged_seconds, self._awaited_seconds
+        self.tally.charge(self._charged_seconds - before, cpu_seconds)
 
     async def _await(self, value: Any) -> Any:
         loop = asyncio.get_running_loop()
         started = loop.time()
         result = await enveloped(partial(self._kind.fn, value), self._kind.timeout_seconds)
-        self.tally.first.busy_seconds += loop.time() - started
+        self._awaited_seconds += loop.time() - started
         return result
 
     def leave(self, has_failed: bool) -> None:
@@ -180,21 +165,12 @@ class AsyncCell(Cell):
             future.cancel()
 
 
-class AwaitedFigures(OwnFigures):
+@dataclass(frozen=True)
+class AwaitedFigures(Figures):
     """Of a cell that awaits several tuples at once."""
 
-    def __init__(
-        self,
-        tally: Tally,
-        inputs: Sequence[Port],
-        outbox: PortOutbox,
-        share_of_time: Callable[[float], float],
-        budget: Budget,
-        concurrency: int,
-    ) -> None:
-        super().__init__(tally, inputs, outbox, share_of_time, budget)
-        self._concurrency = concurrency
+    concurrency: int
 
     def pace(self, threads: int) -> float | None:
-        (one,) = self._tally.counts().values()
-        return one.busy_seconds / one.emitted / self._concurrency if one.emitted else None
+        (one,) = self.tally.counts().values()
+        return one.busy_seconds / one.emitted / self.concurrency if one.emitted else None

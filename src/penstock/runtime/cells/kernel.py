@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.flow.nodes import Applies, Node
 from penstock.operators.functions import Form, batch_of_rows, listed, rows_of_batch
-from penstock.operators.kept import Changed, Kept
-from penstock.runtime.cells.tally import Failing, Give, Tally
+from penstock.operators.kept import Keeper
+from penstock.runtime.cells.tally import Counters, Failing, Give, Tally
 from penstock.runtime.companions import Companions, Interrupted, Program
 from penstock.runtime.failures import Failure
 from penstock.runtime.portable import revived
 
 
-class Kernel(ABC):
+class Kernel(Keeper, ABC):
     """Used by one worker at a time."""
 
     def __init__(self, flow: str, place: float, nodes: Sequence[Node], tally: Tally | None = None) -> None:
@@ -39,23 +39,12 @@ class Kernel(ABC):
     def leave(self, has_failed: bool) -> None:
         """The run is over."""
 
-    def snapshots(self) -> dict[str, Kept]:
-        return {}
-
-    def changed(self) -> dict[str, Changed]:
-        return {}
-
-    def restore(self, kept: Mapping[str, Kept]) -> None:
-        pass
-
 
 class BatchKernel(Kernel):
     """A function of a list or of a record batch; one that fails gets its tuples one by one, to find the bad one."""
 
     def run(self, values: list[Any], born: float, give: Give) -> None:
         (node,) = self.nodes
-        counters = self.tally.first
-        counters.received += len(values)
         outputs: list[Any] = []
         try:
             outputs = self._apply(node, values)
@@ -64,7 +53,8 @@ class BatchKernel(Kernel):
                 self.failing.failed(node, values[0], error, born, give)
             else:
                 self._one_by_one(node, values, outputs, born, give)
-        counters.emitted += len(outputs)
+        finally:
+            self.tally.first.count(len(values), len(outputs))
         give(0, outputs, born)
 
     def _one_by_one(self, node: Node, values: list[Any], outputs: list[Any], born: float, give: Give) -> None:
@@ -107,11 +97,7 @@ class CompanionKernel(Kernel):
             give(port, found, born)
         for name, (received, emitted, failed, busy_seconds) in answer.counts.items():
             if name in self.tally.of:
-                counters = self.tally.of[name]
-                counters.received += received
-                counters.emitted += emitted
-                counters.failed += failed
-                counters.busy_seconds += busy_seconds
+                self.tally.of[name].add(Counters(received, emitted, failed, busy_seconds=busy_seconds))
         if answer.error is not None:
             raise self.failing.crashed(revived(answer.error))
 

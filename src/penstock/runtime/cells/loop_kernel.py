@@ -47,6 +47,7 @@ class LoopRunner:
         self._born = 0.0
         self._given = 0
         """Tuples given since the worker came in."""
+        self._most_given = run.settings.largest_chunk
 
     def come_in(self, born: float) -> None:
         """A worker begins with a chunk whose oldest tuple entered the flow at `born`."""
@@ -65,7 +66,7 @@ class LoopRunner:
         context: LoopContext
         if run.settings.record_arrivals:
             history = node.name if key is None else f"{node.name}#{key_bytes(key).hex()}"
-            options["record"] = run.recorded.setdefault(history, []).append
+            options["record"] = run.logbook.arrivals.setdefault(history, []).append
             context = LoopContext(*ports, self._send, node.outputs, **options)
         elif node.on_error == "dead-letter":
             context = LoopContext(*ports, self._send, node.outputs, **options)
@@ -113,11 +114,11 @@ class LoopRunner:
         born = self._born if self._has_ports else self._run.clock.now()
         for port, box in enumerate(self._outboxes):
             if box:
-                self._counters.emitted += len(box)
+                self._counters.count(0, len(box))
                 self._given += len(box)
                 self._give(port, list(box), born)
                 box.clear()
-        return self._given >= self._run.largest_chunk
+        return self._given >= self._most_given
 
 
 class LoopKernel(Kernel):
@@ -138,7 +139,7 @@ class LoopKernel(Kernel):
     def run(self, values: list[Any], born: float, give: Give) -> None:
         self._give = give
         self._runner.come_in(born)
-        self.tally.first.received += len(values)
+        self.tally.first.count(len(values), 0)
         if self._on_loop is not None:
             self._on_loop(self.nodes[0], values)
         try:
@@ -150,7 +151,7 @@ class LoopKernel(Kernel):
 
     def end(self, born: float, give: Give) -> None:
         """The stream has ended: say what there is to say."""
-        self._loop.ports[0].ended = True
+        self._loop.ports[0].end()
         self.run([], born, give)
 
     def _pass_on(self, port: int, values: list[Any], born: float) -> None:
@@ -168,10 +169,7 @@ def waiting_in(inputs: list[Port]) -> list[list[Any]]:
 def put_back(inputs: list[Port], waiting: list[list[Any]], now: float) -> None:
     """Let tuples that an earlier life has left be the first in their ports."""
     for port, values in zip(inputs, waiting, strict=True):
-        port.grow(max(port.capacity, len(values)))
-        if values:
-            port.total_restored += len(values)
-            port.offer(values, now)
+        port.restore(values, now)
 
 
 def _last_taken(loop: DriverLoop) -> Any:

@@ -70,8 +70,8 @@ class LoopCell(Cell):
     def has_more(self) -> bool:
         return super().has_more() or self._can_go_on()
 
-    def process(self) -> None:
-        counters = self.tally.first
+    def process(self) -> int:
+        processed = 0
         started = self.run.clock.now()
         self._runner.come_in(self._born)
         if self.run.settings.on_loop is not None:
@@ -83,12 +83,14 @@ class LoopCell(Cell):
             else:
                 self._run_one(started)
         finally:
-            self.budget.processed = sum(len(values) for _, values in self._taken)
+            for _, values in self._taken:
+                processed += len(values)
             self._taken = []  # here, for what it takes to let go of them is this operator's time
-            counters.received += self.budget.processed
+            self.tally.first.count(processed, 0)
             self._runner.hand_over()
         if self._has_ended():
             self.is_over = True
+        return processed
 
     def waiting(self) -> list[int]:
         held = [
@@ -120,10 +122,6 @@ class LoopCell(Cell):
         if waiting is not None:
             put_back(self.inputs, waiting, self.run.clock.now())
 
-    def close_controls(self) -> None:
-        for port in self.inputs[len(self._node.inputs) :]:
-            port.closed = True
-
     def leave(self, has_failed: bool) -> None:
         for loop in self._loops.values():
             loop.close()
@@ -134,7 +132,7 @@ class LoopCell(Cell):
         for place, values in self._taken:
             loop.ports[place].arrive_many(values)
         for place in self._newly_ended:
-            loop.ports[place].ended = True
+            loop.ports[place].end()
         self._runner.resume(loop, started)
 
     def _run_by_key(self, started: float) -> None:
@@ -157,7 +155,7 @@ class LoopCell(Cell):
                 self._forget_ended(identity, loop)
         for place in self._newly_ended:
             for identity in sorted(self._loops, key=firing_order):
-                self._loops[identity].ports[place].ended = True
+                self._loops[identity].ports[place].end()
                 self._runner.resume(self._loops[identity])
 
     def _forget_ended(self, identity: bytes, loop: DriverLoop) -> None:
@@ -190,6 +188,6 @@ class LoopCell(Cell):
     def _new_loop(self, key: Any) -> DriverLoop:
         loop = self._runner.make(key)
         for place in self._ended:
-            loop.ports[place].ended = True
+            loop.ports[place].end()
         self._loops[key_bytes(key)] = loop
         return loop

@@ -59,7 +59,7 @@ class PortOutbox(Outbox):
         self.outputs = [list(targets) for targets in outputs]
         for targets in self.outputs:
             for port in targets:
-                port.writer = self._writer
+                port.written_by(self._writer)
 
     @property
     def is_empty(self) -> bool:

@@ -34,22 +34,21 @@ class SinkCell(Cell):
             self.is_over = True
         return bool(self._values)
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
-        counters = self.tally.first
         values, self._values = self._values, []
-        self.budget.processed = len(values)
-        counters.received += len(values)
+        self.tally.first.count(len(values), 0)
         rest = values
         while rest and (rejected := self._writer.write(self._lent(rest))):
             self.written += rejected.position
             self.failing.failed(node, rest[rejected.position], rejected.error, self._born, self.ports.give)
             rest = rest[rejected.position + 1 :]
         self.written += len(rest)
-        now = self.run.clock.now()
-        self.run.on_latency(now - self._born)
+        now, latencies = self.run.clock.now(), self.run.logbook.latencies
+        latencies.note(now - self._born)
         if isinstance(self._born, Taken):
-            self.run.on_processing(now - self._born.taken)
+            latencies.note_processing(now - self._born.taken)
+        return len(values)
 
     def _lent(self, values: list[Any]) -> list[Any]:
         """A user's sink may empty the list that it is given, and other readers of the stream have the same one."""

@@ -28,7 +28,7 @@ def chunks_within(source: Source, split: Split, clock: Clock, most: Callable[[],
     for chunk in source.read(split, clock):
         if chunk.end - position == len(chunk.values):
             yield from _slices(chunk, most)
-        else:  # nobody knows where in it one could go on
+        else:  # where in it a later run could go on is not known
             yield chunk
         position = chunk.end
 

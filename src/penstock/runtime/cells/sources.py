@@ -73,7 +73,7 @@ class SourceCell(Cell):
         is_idle = self.is_over or self._has_ended or self.is_waiting
         return not (is_idle or self.run.is_failing or self.run.is_pausing)
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
         partition, chunk = next(self._chunks, ("", None))
         now = self.run.clock.now()
@@ -86,6 +86,7 @@ class SourceCell(Cell):
             self.run.pause_if_due()
         else:
             self._read(node, partition, chunk, now)
+        return 0
 
     def _look_again(self) -> None:
         self.is_waiting = False
@@ -99,10 +100,8 @@ class SourceCell(Cell):
     def _send(self, node: Node, chunk: Chunk, born: float) -> None:
         # A copy, for its reader may fill the same list again; those that promise something never do.
         values = chunk.values if chunk.all_readable and isinstance(chunk.values, list) else list(chunk.values)
-        counters = self.tally.first
-        counters.received += len(values)
         if chunk.all_readable or Unreadable not in map(type, values):
-            counters.emitted += len(values)
+            self.tally.first.count(len(values), len(values))
             self.ports.give(0, values, born)
             return
         good: list[Any] = []
@@ -113,7 +112,7 @@ class SourceCell(Cell):
                 else:
                     good.append(value)
         finally:
-            counters.emitted += len(good)
+            self.tally.first.count(len(values), len(good))
             self.ports.give(0, good, born)
 
     def leave(self, has_failed: bool) -> None:
@@ -137,18 +136,19 @@ class AsyncSourceCell(SourceCell):
     def take(self) -> bool:
         return super().take() and bool(self._buffer)
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
         found = self._buffer.popleft()
         self.run.event_loop.call(self._has_room.set)
         if isinstance(found, BaseException):
             self._has_ended = True
             raise self.failing.crashed(found)
-        if not isinstance(found, tuple):
+        if isinstance(found, tuple):
+            self._read(node, *found, self.run.clock.now())
+        else:
             self._has_ended = True
             self.is_over = self.is_over or self.run.settings.closes_at_end
-            return
-        self._read(node, *found, self.run.clock.now())
+        return 0
 
     async def _fill(self) -> None:
         last: BaseException | None = None
@@ -187,30 +187,23 @@ class InletCell(SourceCell):
         self._total_fed += len(chunk.values)
         self.notify()
 
-    def finish(self) -> None:
-        """Nothing more will be fed."""
-        self.is_over = True
-        self.notify()
-
     def take(self) -> bool:
         return bool(self._fed) and not self.run.is_failing
 
     def has_more(self) -> bool:
         return bool(self._fed)
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
         chunk = self._fed.popleft()
-        self.budget.processed = len(chunk.values)
         self._send(node, chunk, self.run.clock.now())
+        return len(chunk.values)
 
     def _send(self, node: Node, chunk: Chunk, born: float) -> None:
         if node.outputs == 1:
             super()._send(node, chunk, born)
             return
         # A driver loop that was run elsewhere: its values come with the numbers of its outputs.
-        counters = self.tally.first
-        counters.received += len(chunk.values)
-        counters.emitted += len(chunk.values)
+        self.tally.first.count(len(chunk.values), len(chunk.values))
         for port in range(node.outputs):
             self.ports.give(port, [value for output, value in chunk.values if output == port], born)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.flow.nodes import Node
@@ -12,14 +13,30 @@ Give = Callable[[int, list[Any], float], None]
 """`give(port, values, born)` sends values out of an output port; the oldest entered the flow at `born`."""
 
 
+@dataclass(slots=True, eq=False)
 class Counters:
     """What one operator has done."""
 
-    __slots__ = ("busy_seconds", "cpu_seconds", "emitted", "failed", "late", "received")
+    received: int = 0
+    emitted: int = 0
+    failed: int = 0
+    late: int = 0
+    busy_seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
-    def __init__(self) -> None:
-        self.received = self.emitted = self.failed = self.late = 0
-        self.busy_seconds = self.cpu_seconds = 0.0
+    def count(self, received: int, emitted: int, late: int = 0) -> None:
+        """So many tuples have come in, and so many out."""
+        self.received += received
+        self.emitted += emitted
+        self.late += late
+
+    def count_failed(self) -> None:
+        self.failed += 1
+
+    def charge(self, seconds: float, cpu_seconds: float) -> None:
+        """A worker has spent so long here, and has used a core for a part of that."""
+        self.busy_seconds += seconds
+        self.cpu_seconds += cpu_seconds
 
     def add(self, other: Counters) -> None:
         self.received += other.received
@@ -43,15 +60,11 @@ class Tally:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
         self.of = {node.name: Counters() for node in nodes}
-
-    @property
-    def first(self) -> Counters:
-        return self.of[self.nodes[0].name]
+        self.first = self.of[nodes[0].name]
 
     def charge(self, seconds: float, cpu_seconds: float) -> None:
         """A worker has spent so long in these operators, and has used a core for a part of that."""
-        self.first.busy_seconds += seconds
-        self.first.cpu_seconds += cpu_seconds
+        self.first.charge(seconds, cpu_seconds)
 
     def passed(self) -> tuple[int, int]:
         """How many tuples the first operator has received, and the last one emitted."""
@@ -73,10 +86,8 @@ class Failing:
     def failed(self, node: Node, value: Any, error: BaseException, born: float, give: Give) -> None:
         """Skip or dead-letter a tuple, or end the flow by raising."""
         if is_fatal(node, error):
-            report = reported(self._flow, node, value, error)
-            report.__cause__ = error if report is not error else error.__cause__
-            raise Failure(self._place, report)
-        self._tally.of[node.name].failed += 1
+            raise Failure(self._place, reported(self._flow, node, value, error))
+        self._tally.of[node.name].count_failed()
         if node.on_error == "dead-letter":
             self.give_dead_letter(node, value, error, born, give)
 

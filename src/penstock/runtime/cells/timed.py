@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.flow.nodes import Node, Waits
-from penstock.operators.kept import Changed, Kept, Touched
+from penstock.operators.kept import Changed, Kept
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.runtime.cells.changing import Changing
 from penstock.runtime.ports import Port
@@ -20,15 +20,14 @@ class TimedCell(Changing):
         super().__init__(run, place, [node], ports)
         assert isinstance(node.kind, Waits)
         self._kind = node.kind
-        self._table = TimedTable(node.kind.logic, node.kind.lateness)
-        self._table.touched = Touched() if run.settings.knows_changes else None
+        self._table = TimedTable(node.kind.logic, node.kind.lateness, run.settings.knows_changes)
         self._taken: list[tuple[int, list[Any], float]] = []
         self._ended: list[int] = []
         self._open = list(range(len(ports)))
 
     def take(self) -> bool:
         self._taken, self._ended = [], []
-        if self.has_changed():
+        if self.successors and self.has_changed():
             return False
         for side in self._open:
             closed = self.inputs[side].closed
@@ -49,22 +48,21 @@ class TimedCell(Changing):
         if self.name in kept:
             self._table.restore(kept[self.name])
 
-    def process(self) -> None:
+    def process(self) -> int:
         (node,) = self.nodes
-        counters = self.tally.first
-        self.budget.processed = 0
+        processed = 0
         for side, values, born in self._taken:
-            self.budget.processed += len(values)
+            processed += len(values)
             outputs: list[Any] = []
-            counters.received += len(values)
             try:
                 for value in values:
                     self._one(node, side, value, born, outputs)
             finally:
-                counters.emitted += len(outputs)
+                self.tally.first.count(len(values), len(outputs))
                 self.ports.give(0, outputs, born)
         for side in self._ended:
             self._close(node, side, self.run.clock.now())
+        return processed
 
     def _one(self, node: Node, side: int, value: Any, born: float, outputs: list[Any]) -> None:
         kind = self._kind
@@ -78,7 +76,7 @@ class TimedCell(Changing):
         try:
             outputs += self._table.add(side, key, value, time)
         except LateTuple as late:
-            self.tally.first.late += 1
+            self.tally.first.count(0, 0, late=1)
             if kind.on_late == "dead-letter":
                 self.failing.give_dead_letter(node, value, late, born, self.ports.give)
             elif callable(kind.on_late):
@@ -104,7 +102,7 @@ class TimedCell(Changing):
         try:
             self._let_out(node, self._table.close(side), born, outputs)
         finally:
-            self.tally.first.emitted += len(outputs)
+            self.tally.first.count(0, len(outputs))
             self.ports.give(0, outputs, born)
         if not self._open:
             self.is_over = True

@@ -30,7 +30,7 @@ class Ending:
         """Workers work no more."""
         self.is_stopping = False
         """Sources read no more."""
-        self.has_opened = False
+        self._has_opened = False
         self.adds_up = True
         """Nothing was lost, as far as is known."""
         self.left_behind: list[LeftBehind] = []
@@ -45,6 +45,10 @@ class Ending:
         self._stuck: set[Cell] = set()
         """Cells that a thread is stuck in: no other may touch them any more."""
         self._to_leave: deque[Cell] | None = None
+
+    def opened(self) -> None:
+        """All cells are open: from now on tuples have to add up."""
+        self._has_opened = True
 
     # Coming to an end
 
@@ -110,7 +114,7 @@ class Ending:
 
     def _add_up(self) -> None:
         """Nothing of a run whose tuples don't add up is let out as if all were well."""
-        if not self.has_opened or self._has_failed or not self._registry.are_complete:
+        if not self._has_opened or self._has_failed or not self._registry.are_complete:
             return  # it ended before its time, with tuples under way
         try:
             consequence = "Its output was not published, but for what sinks had let out already: don't rely on that"
@@ -124,7 +128,7 @@ class Ending:
         with self._lock:
             if self._to_leave is None:
                 self._to_leave = deque(self._registry.cells)
-        has_failed = not self.has_opened or self._has_failed
+        has_failed = not self._has_opened or self._has_failed
         first: PenstockError | None = None
         while self._to_leave:
             try:

@@ -50,8 +50,7 @@ class Registry:
             return True
         for writer in {port.writer for port in cell.inputs}:
             if all(port.reader.is_complete for targets in writer.outputs for port in targets):
-                writer.is_over = True
-                writer.notify()
+                writer.finish()
         return False
 
     def cell_of(self, operator: str) -> Cell:

@@ -166,14 +166,15 @@ class Rest:
                 port.grow(capacity)
             case Deadlock(blocked, error):
                 for cell in blocked:
-                    cell.is_failed = True
+                    cell.give_up()
                 self._ending.fail(Failure(math.inf, error))
                 self._ending.end()
             case TakeQuietly(then_ends):
                 self._take_quietly(then_ends)
             case CloseControls(cell):
                 self._controls_closed.add(cell)
-                cell.close_controls()
+                for port in cell.inputs[len(cell.nodes[0].inputs) :]:
+                    port.close()
                 cell.notify()
             case NeverComes(operators):
                 self._ending.crash(FlowError(f"flow {self._registry.flow!r}: {operators} waits for what never comes"))

@@ -1,1 +1,1 @@
-"""Several workers in one operator: who they are, which units they take, and how what comes of them is put in order."""
+"""Several workers in one operator: which they are, which units they take, and how their output is put in order."""

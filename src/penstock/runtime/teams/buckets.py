@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -22,17 +24,32 @@ Fail = Callable[[Any, Any, BaseException], None]
 """Told the place of a tuple, the tuple and what happened; raises `Failure` if that ends the flow."""
 
 
+@dataclass(slots=True, eq=False)
 class KeyedUnit(Unit):
     """A unit that several replicas work on."""
 
-    __slots__ = ("error_at", "found", "parts")
+    parts: int = 0
+    """How many of its parts are not done: what it holds for each bucket, and what else must be seen there."""
+    found: Found = field(default_factory=lambda: defaultdict(list))
+    error_at: Any = math.inf
+    """The first place at which it ends."""
 
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        super().__init__(serial, values, born, replica, since)
-        self.parts = 0
-        """How many of its parts are not done."""
-        self.found: Found = defaultdict(list)
-        self.error_at: Any = len(values)
+    def take_apart(self, buckets: Iterable[int]) -> list[BucketPart]:
+        """A part for each bucket that a tuple belongs to."""
+        parts: dict[int, BucketPart] = {}
+        for position, (bucket, value) in enumerate(zip(buckets, self.values, strict=True)):
+            part = parts.get(bucket)
+            if part is None:
+                part = parts[bucket] = BucketPart(self, bucket)
+            part.positions.append(position)
+            part.values.append(value)
+        self.parts = len(parts)
+        return list(parts.values())
+
+    def more_parts(self, buckets: Sequence[int]) -> list[BucketPart]:
+        """Parts without tuples, for buckets that must see the unit."""
+        self.parts += len(buckets)
+        return [BucketPart(self, bucket) for bucket in buckets]
 
     def add(self, part: BucketPart) -> bool:
         """One of its parts is done; whether that was the last. The caller must keep others from doing the same."""
@@ -64,6 +81,14 @@ class BucketPart:
         self.found: Found = {}
         self.error: tuple[Any, Failure] | None = None
         self.late = 0
+
+    def fail(self, place: Any, failure: Failure) -> None:
+        """It ends at this place."""
+        self.error = (place, failure)
+
+    def was_late(self) -> None:
+        """One of its tuples has come too late."""
+        self.late += 1
 
     @property
     def serial(self) -> int:
@@ -133,8 +158,9 @@ class LoopBucket:
         self._fail: Fail
         self._node = node
         self._on_loop = run.settings.on_loop
-        self.loops = KeyedLoops(node, self._failed, is_stopping=lambda: run.is_stopping)
-        self.loops.touched = set() if run.settings.knows_changes else None
+        self.loops = KeyedLoops(
+            node, self._failed, is_stopping=lambda: run.is_stopping, knows_changes=run.settings.knows_changes
+        )
 
     def run(self, part: BucketPart, fail: Fail) -> None:
         self._fail = fail
@@ -142,8 +168,7 @@ class LoopBucket:
             self._on_loop(self._node, part.values)
         try:
             for position, value in zip(part.positions, part.values, strict=True):
-                self.loops.because = position
-                self.loops.arrive(0, value)
+                self.loops.arrive(0, value, because=position)
         finally:
             for port, found in self.loops.take_found().items():
                 part.found.setdefault(port, []).extend(found)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from penstock.observe.report import OperatorReport
-from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.figures import Figures
 from penstock.runtime.cells.tally import Counters
 from penstock.runtime.teams.members import Roster
-from penstock.runtime.teams.units import Intake
 from penstock.runtime.teams.work import Work
 
 
@@ -36,44 +34,43 @@ class TeamTally:
         return received + sum(one for one, _ in passed), emitted + sum(one for _, one in passed)
 
 
+@dataclass(frozen=True)
 class TeamFigures(Figures):
     """Of all members together."""
 
-    def __init__(self, team: Cell, tally: TeamTally, share_of_time: Callable[[float], float], work: Work) -> None:
-        super().__init__(tally, team.inputs, team.ports, share_of_time)
-        self._work = work
-        self._roster: Roster = work.shop.roster
-        self._intake: Intake = work.shop.intake
+    work: Work
+    roster: Roster
 
     @property
     def workers(self) -> int:
-        return self._roster.busy
+        return self.roster.busy
 
     @property
     def most_workers(self) -> int:
-        return self._roster.wanted
+        return self.roster.wanted
 
     @property
     def busy_seconds(self) -> float:
-        return sum(member.budget.total_seconds for member in self._roster.all)
+        return sum(member.budget.total_seconds for member in self.roster.all)
 
     @property
     def cpu_seconds(self) -> float:
-        return sum(member.budget.cpu_seconds for member in self._roster.all)
+        return sum(member.budget.cpu_seconds for member in self.roster.all)
 
     def pace(self, threads: int) -> float | None:
-        known = [member.budget.seconds_per_tuple for member in self._roster.all if member.tally.passed()[0]]
+        known = [member.budget.seconds_per_tuple for member in self.roster.all if member.tally.passed()[0]]
         return sum(known) / len(known) / min(self.most_workers, threads) if known else None
 
     @property
     def queue_length(self) -> int:
-        return super().queue_length + self._work.waiting
+        return super().queue_length + self.work.waiting
 
     def hottest_share(self) -> float:
-        return self._work.hottest_share()
+        return self.work.hottest_share()
 
     def reports(self) -> dict[str, OperatorReport]:
-        held, inside = self._intake.held(), self._intake.inside
+        intake = self.work.shop.intake
+        held, inside = intake.held(), intake.inside
         return {
             name: replace(report, replicas=self.most_workers, held=held, inside=inside)
             for name, report in super().reports().items()

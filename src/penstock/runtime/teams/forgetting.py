@@ -6,7 +6,7 @@ The member that takes a chunk apart notes, for each of its tuples, the latest ti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.flow.nodes import Key, Node, Remembers
@@ -18,14 +18,11 @@ from penstock.runtime.teams.keyed import KeyedWork
 from penstock.runtime.teams.work import Shop
 
 
+@dataclass(slots=True, eq=False)
 class ForgettingUnit(KeyedUnit):
     """A unit that knows the key of each of its tuples and the latest time up to there, or why it has none."""
 
-    __slots__ = ("read",)
-
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        super().__init__(serial, values, born, replica, since)
-        self.read: list[tuple[Any, Time] | BaseException] = []
+    read: list[tuple[Any, Time] | BaseException] = field(default_factory=list)
 
 
 class ForgettingBucket(FunctionBucket):
@@ -60,10 +57,10 @@ class ForgettingWork(KeyedWork):
     """A keyed function that forgets, with several replicas."""
 
     make_unit = ForgettingUnit
+    can_be_partitioned = False  # its states are kept by the bytes of their keys alone
 
     def __init__(self, shop: Shop, key: Key) -> None:
         super().__init__(shop, key)
-        self.buckets.partitioner = None  # its states are kept by the bytes of their keys alone
         kind = self.node.kind
         assert isinstance(kind, Remembers)
         self._time = kind.time

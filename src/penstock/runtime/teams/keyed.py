@@ -14,17 +14,16 @@ from contextlib import suppress
 from operator import index
 from typing import Any
 
-from penstock.errors import PenstockError, PolicyError, describe_exception, short_repr
+from penstock.errors import PenstockError, PolicyError, caused_by, describe_exception, short_repr
 from penstock.flow.nodes import Key, Node
 from penstock.operators.kept import Changed, Kept
 from penstock.ordering.keys import StoredKey, bucket_of, firing_order, key_bytes
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.loop_kernel import put_back, waiting_in
-from penstock.runtime.cells.outbox import Outbox
 from penstock.runtime.cells.tally import Tally
 from penstock.runtime.failures import Failure, survived
 from penstock.runtime.teams.buckets import BucketKernel, BucketPart, Fail, FunctionBucket, KeyedUnit, LoopBucket
-from penstock.runtime.teams.member import Member
+from penstock.runtime.teams.member import BackToTeam, Member
 from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop, Work
 
@@ -41,37 +40,31 @@ class KeyedMember(Member):
     def __init__(self, team: Cell, work: KeyedWork) -> None:
         super().__init__(team, Tally(team.nodes))
         self._work = work
-        self._parts = _PartsOutbox(work)
-
-    @property
-    def outbox(self) -> Outbox:
-        return self._parts
+        self.outbox = self._parts = BackToTeam(work.done)
 
     @property
     def in_hand(self) -> int:
-        return sum(map(len, self._parts.parts))
+        return sum(map(len, self._parts.content or ()))
 
     def take(self) -> bool:
-        self._parts.parts = [] if self.number is None else self._work.next_parts(self)
-        return not self._parts.is_empty
+        return self._parts.begin(None if self.number is None else self._work.next_parts(self) or None)
 
     def has_more(self) -> bool:
         return self.number is not None and self._work.has_work(self)
 
-    def process(self) -> None:
-        parts, counters = self._parts.parts, self.tally.first
-        self.budget.processed = sum(map(len, parts))
-        counters.received += self.budget.processed
+    def process(self) -> int:
+        parts = self._parts.content or []
         for part in parts:
             with suppress(Failure):  # it is in the part
                 self._work.bucket(part.bucket).run(part, self.failing_in(part))
             self.count(part)
+        return sum(map(len, parts))
 
     def count(self, part: BucketPart) -> None:
         """What has come of a part."""
-        counters, outputs = self.tally.first, self.nodes[0].outputs
-        counters.emitted += sum(len(found) for port, found in part.found.items() if port < outputs)
-        counters.late += part.late
+        outputs = self.nodes[0].outputs
+        emitted = sum(len(found) for port, found in part.found.items() if port < outputs)
+        self.tally.first.count(len(part.values), emitted, part.late)
 
     def failing_in(self, part: BucketPart) -> Fail:
         """What to do about tuples of a part that fail."""
@@ -82,34 +75,13 @@ class KeyedMember(Member):
                 letter = survived(self.run.flow, node, value, error)
             except PenstockError as reported:
                 failure = Failure(self.place, reported)
-                part.error = (place, failure)
+                part.fail(place, failure)
                 raise failure from None
-            self.tally.first.failed += 1
+            self.tally.first.count_failed()
             if letter is not None:
                 part.found.setdefault(self.failing.dead_letter_port(node), []).append((place, letter))
 
         return fail
-
-
-class _PartsOutbox(Outbox):
-    """Parts that have been worked on, and go back to the team."""
-
-    def __init__(self, work: KeyedWork) -> None:
-        self.parts: list[BucketPart] = []
-        self._work = work
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.parts
-
-    def flush(self) -> bool:
-        parts, self.parts = self.parts, []
-        if parts:
-            self._work.done(parts)
-        return True
-
-    def help_readers(self) -> None:
-        """What has come of a part is not in order yet."""
 
 
 class KeyBuckets:
@@ -147,8 +119,8 @@ class KeyBuckets:
                 return index(self.partitioner(key)) % self.count
             except BaseException as error:
                 on = f"key {short_repr(key)} of operator {self._operator!r}"
-                self._misplaced = PolicyError(f"partitioner= failed on {on}: {describe_exception(error)}")
-                self._misplaced.__cause__ = error
+                message = f"partitioner= failed on {on}: {describe_exception(error)}"
+                self._misplaced = caused_by(PolicyError(message), error)
         return 0
 
     def check_placed(self) -> None:
@@ -184,12 +156,15 @@ class KeyedWork(Work):
     """Units that all members work on; states are kept by bucket, and move with it."""
 
     make_unit = KeyedUnit
+    can_be_partitioned = True
+    """Whether users may say which bucket a key falls into."""
 
     def __init__(self, shop: Shop, key: Key) -> None:
         super().__init__(shop)
         self.key = key.fn
         settings = shop.team.run.settings
-        self.buckets = KeyBuckets(shop.team.name, settings.buckets, settings.partitioner)
+        partitioner = settings.partitioner if self.can_be_partitioned else None
+        self.buckets = KeyBuckets(shop.team.name, settings.buckets, partitioner)
         self._queue_size = settings.queue_size
         self._worklist = settings.worklist()
         self._splitting = threading.Lock()
@@ -304,7 +279,6 @@ class KeyedWork(Work):
             assert isinstance(unit, KeyedUnit)
             parts = self.parts_of(unit)
             self.buckets.check_placed()
-            unit.parts = len(parts)
             for part in parts:
                 self._tuples_of[part.bucket] += len(part)
             self._worklist.add(parts)
@@ -329,14 +303,7 @@ class KeyedWork(Work):
 
     def parts_of(self, unit: KeyedUnit) -> list[BucketPart]:
         """Take a unit apart; units come in their order. The caller must hold the lock for that."""
-        parts: dict[int, BucketPart] = {}
-        for position, (bucket, value) in enumerate(zip(self.buckets_of(unit), unit.values, strict=True)):
-            part = parts.get(bucket)
-            if part is None:
-                part = parts[bucket] = BucketPart(unit, bucket)
-            part.positions.append(position)
-            part.values.append(value)
-        return list(parts.values())
+        return unit.take_apart(self.buckets_of(unit))
 
     def buckets_of(self, unit: KeyedUnit) -> list[int]:
         """The bucket of each tuple."""
@@ -345,9 +312,7 @@ class KeyedWork(Work):
     def _spoken(self, unit: Unit, part: BucketPart, member: KeyedMember) -> None:
         """Last words have been said: they are all that there is in their unit."""
         assert isinstance(unit, KeyedUnit)
-        if part.error is not None:
-            unit.error_at, unit.error = part.error
-        unit.found = part.found
+        unit.add(part)
         unit.merge()
         member.count(part)
 
@@ -388,8 +353,7 @@ class KeyedLoopWork(KeyedWork):
         """Of all keys, in the order in which they always come."""
         loops = {identity: bucket for bucket in self._loop_buckets() for identity in bucket.loops.loops}
         assert isinstance(unit, KeyedUnit)
-        unit.error_at = len(loops)
-        part, speaker = BucketPart(unit, 0), self.speaker
+        (part,), speaker = unit.more_parts([0]), self.speaker
         try:
             for at, identity in enumerate(sorted(loops, key=firing_order)):
                 loops[identity].end(identity, at, part, speaker.failing_in(part))

@@ -53,7 +53,7 @@ def why_alone(node: Node) -> str | None:
 def rescale(run: Surroundings, name: str, replicas: int) -> None:
     """Change the number of an operator's replicas, from its next chunk on."""
     with run.changing:
-        cell = run.cell_of(name)
+        cell = run.registry.cell_of(name)
         node = next(node for node in cell.nodes if node.name == name)
         if isinstance(cell, Team):
             cell.set_replicas(replicas)
@@ -83,9 +83,9 @@ def scalable(cell: Neighbour) -> list[list[Node]]:
 def rescale_group(run: Surroundings, nodes: Sequence[Node], replicas: int, guests: int = 0) -> None:
     """The same for operators that stay together; with places for helpers, where they are to have some."""
     with run.changing:
-        cell = run.cell_of(nodes[0].name)
+        cell = run.registry.cell_of(nodes[0].name)
         if isinstance(cell, Team):
-            cell.roster.most_guests = guests
+            cell.roster.allow_guests(guests)
             if cell.roster.wanted != replicas:
                 cell.set_replicas(replicas)
             return
@@ -98,18 +98,17 @@ def rescale_group(run: Surroundings, nodes: Sequence[Node], replicas: int, guest
 
 def _successor(run: Surroundings, old: Changing, replicas: int, guests: int = 0) -> Team:
     (port,) = old.inputs
-    team = make_team(run, old.place, old.nodes, port, replicas)
-    team.roster.most_guests = guests
+    team = make_team(run, old.place, old.nodes, port, replicas, guests)
     team.follow(old.tally.counts())
     team.restore(old.snapshots())
     return team
 
 
-def make_team(run: Surroundings, place: float, nodes: Sequence[Node], port: Port, replicas: int) -> Team:
+def make_team(
+    run: Surroundings, place: float, nodes: Sequence[Node], port: Port, replicas: int, guests: int = 0
+) -> Team:
     """A team that will have so many replicas when it is opened; several nodes are functions without state."""
-    team = Team(run, place, nodes, port, _work(run, place, nodes))
-    team.roster.wanted = replicas
-    return team
+    return Team(run, place, nodes, port, _work(run, place, nodes), replicas, guests)
 
 
 def _work(run: Surroundings, place: float, nodes: Sequence[Node]) -> Callable[[Shop], Work]:

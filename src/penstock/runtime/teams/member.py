@@ -5,17 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Protocol
+from typing import Generic, TypeVar
 
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.figures import Figures
-from penstock.runtime.cells.kernel import Kernel
-from penstock.runtime.cells.outbox import HelpShare, Outbox, with_help
+from penstock.runtime.cells.outbox import Outbox
 from penstock.runtime.cells.tally import Tally
 from penstock.runtime.cells.turn import Turn
-from penstock.runtime.failures import Failure
 from penstock.runtime.ports import Port
-from penstock.runtime.teams.units import Unit
 from penstock.runtime.views import OperatorView
 
 
@@ -27,12 +24,16 @@ class Member(Cell):
     def __init__(self, team: Cell, tally: Tally, chunks_when_busy: int = 4) -> None:
         super().__init__(team.run, team.place, team.nodes, team.inputs, tally, chunks_when_busy)
         self.depth = team.depth
-        # Work that has come is announced to one member that is idle, if there is one: who becomes idle looks again.
+        # Work that has come is announced to one idle member, if there is one: a member that becomes idle looks again.
         scheduler = team.run.scheduler
         self.turn = Turn(partial(scheduler.add, self), partial(scheduler.look_again, self), self.has_more)
         self.number: int | None = None
         """Which of those it is that take units by themselves, if it is one."""
         self.team = team
+
+    def become(self, number: int | None) -> None:
+        """From now on the so-many-th that takes units by itself; or one that takes none."""
+        self.number = number
 
     @property
     def outputs(self) -> list[list[Port]]:
@@ -47,106 +48,35 @@ class Member(Cell):
         return self.team.view
 
     @property
-    def is_source(self) -> bool:
-        return False
-
-    @property
     @abstractmethod
     def in_hand(self) -> int:
         """How many tuples it is working on."""
 
 
-class Supply(Protocol):
-    """Where members get their units from."""
-
-    def next(self, member: Member) -> Unit | None: ...
-
-    def has_work(self, member: Member) -> bool: ...
-
-    def finished(self, unit: Unit) -> None: ...
+Content = TypeVar("Content")
 
 
-class ChunkMember(Member):
-    """Runs a kernel on whole units."""
+class BackToTeam(Outbox, Generic[Content]):
+    """What a member has worked on, and gives back to its team."""
 
-    def __init__(self, team: Cell, kernel: Kernel, supply: Supply, chunks_when_busy: int = 4) -> None:
-        super().__init__(team, kernel.tally, chunks_when_busy)
-        self.kernel = kernel
-        self._supply = supply
-        self._units = UnitOutbox(team, supply, team.run.help_share)
+    def __init__(self, finished: Callable[[Content], None]) -> None:
+        self.content: Content | None = None
+        self._finished = finished
 
-    @property
-    def outbox(self) -> Outbox:
-        return self._units
-
-    @property
-    def in_hand(self) -> int:
-        unit = self._units.unit
-        return 0 if unit is None else len(unit.values)
-
-    def take(self) -> bool:
-        unit = None if self.number is None else self._supply.next(self)
-        self._units.unit = unit
-        return unit is not None
-
-    def has_more(self) -> bool:
-        return self.number is not None and self._supply.has_work(self)
-
-    def process(self) -> None:
-        unit = self._units.unit
-        assert unit is not None
-        self.budget.processed = 0
-        if not unit.is_done:
-            self.work_on(unit)
-
-    def work_on(self, unit: Unit) -> None:
-        """All that comes of a unit is then in it."""
-        self.budget.processed = len(unit.values)
-        self._call(unit, lambda: self.kernel.run(unit.values, unit.born, unit.give))
-
-    def end(self, unit: Unit) -> None:
-        """The input has ended: what the kernel still has to say goes into this unit."""
-        self._call(unit, lambda: self.kernel.end(unit.born, unit.give))
-
-    def _call(self, unit: Unit, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Failure as failure:
-            unit.error = failure
-        except BaseException as error:
-            unit.error = self.failing.crashed(error)
-        unit.is_last = self.kernel.is_done
-
-    def leave(self, has_failed: bool) -> None:
-        self.kernel.leave(has_failed)
-
-
-class UnitOutbox(Outbox):
-    """A unit that goes back to the team."""
-
-    def __init__(self, team: Cell, supply: Supply, help_share: HelpShare) -> None:
-        self.unit: Unit | None = None
-        self._team = team
-        self._supply = supply
-        self._help_share = help_share
+    def begin(self, content: Content | None) -> bool:
+        """What is worked on next; whether there is anything."""
+        self.content = content
+        return content is not None
 
     @property
     def is_empty(self) -> bool:
-        return self.unit is None
+        return self.content is None
 
     def flush(self) -> bool:
-        unit, self.unit = self.unit, None
-        if unit is not None:
-            self._supply.finished(unit)
+        content, self.content = self.content, None
+        if content is not None:
+            self._finished(content)
         return True
 
     def help_readers(self) -> None:
-        unit, outputs = self.unit, self._team.outputs
-        if unit is None:
-            return
-        given, unit.given = unit.given, []
-        for port, values, born in given:
-            parts = [values]
-            if len(outputs[port]) == 1:
-                parts = with_help(self._team.name, outputs[port][0], values, born, self._help_share)
-            unit.given += [(port, part, born) for part in parts]
+        """It is not in order yet, or the last there is."""

@@ -1,4 +1,4 @@
-"""Who belongs to a team: one list, changed under one lock."""
+"""Which members a team has: one list, changed under one lock."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class _Place:
 class Roster:
     """The members of a team, each once at any moment: others look at them while they change their roles."""
 
-    def __init__(self, make: Callable[[], Member]) -> None:
+    def __init__(self, make: Callable[[], Member], wanted: int = 1, guests: int = 0) -> None:
         self._make = make
         self._lock = threading.Lock()
         self._places: tuple[_Place, ...] = ()
         self.working: tuple[Member, ...] = ()
-        """By number: derived from the list, for those who look at every chunk."""
-        self.wanted = 1
-        self.most_guests = 0
+        """By number: derived from the list, for code that looks at every chunk."""
+        self.wanted = wanted
+        self._most_guests = guests
 
     @property
     def all(self) -> tuple[Member, ...]:
@@ -50,6 +50,10 @@ class Roster:
     def busy(self) -> int:
         """How many of them a worker is in."""
         return sum(place.member.turn.is_taken for place in self._places if place.role is not Role.RETIRED)
+
+    def allow_guests(self, count: int) -> None:
+        """So many places for helpers, from now on."""
+        self._most_guests = count
 
     def resize(self, count: int) -> None:
         """More of them at once; fewer as those that leave are through with what they have."""
@@ -73,16 +77,16 @@ class Roster:
     def _change(self, places: list[_Place], working: list[Member]) -> None:
         """The caller must hold the lock."""
         for member in self.working[len(working) :]:
-            member.number = None
+            member.become(None)
         for number, member in enumerate(working):
-            member.number = number
+            member.become(number)
         self._places, self.working = tuple(places), tuple(working)
 
     def claim_for_helper(self) -> Member | None:
         """A member that no worker is in, claimed; a new guest where that is allowed and needed."""
         with self._lock:
             guests = self.of(Role.GUEST)
-            if len(guests) < self.most_guests and not any(guest.turn.is_idle for guest in guests):
+            if len(guests) < self._most_guests and not any(guest.turn.is_idle for guest in guests):
                 guest = self._make()
                 self._places = (*self._places, _Place(guest, Role.GUEST))
                 guests = (*guests, guest)

@@ -16,15 +16,14 @@ from penstock.operators.kept import Changed, Kept
 from penstock.ordering.reorder import Unordered
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.figures import Figures
-from penstock.runtime.cells.outbox import Outbox
 from penstock.runtime.cells.tally import Counters
 from penstock.runtime.ports import Helped, Port
 from penstock.runtime.surroundings import Surroundings
 from penstock.runtime.teams.figures import TeamFigures, TeamTally
-from penstock.runtime.teams.member import ChunkMember, Member
+from penstock.runtime.teams.member import BackToTeam, Member
 from penstock.runtime.teams.members import Roster
 from penstock.runtime.teams.units import Intake, Unit
-from penstock.runtime.teams.work import Shop, Work
+from penstock.runtime.teams.work import ChunkMember, Shop, Work
 
 
 class Team(Cell):
@@ -37,26 +36,26 @@ class Team(Cell):
         nodes: Sequence[Node],
         port: Port,
         make_work: Callable[[Shop], Work],
+        replicas: int,
+        guests: int = 0,
     ) -> None:
         super().__init__(run, place, nodes, [port])
         self._port = port
         self.buffer = (run.settings.reorder if nodes[0].ordered else Unordered)(run.settings.reorder_size, self)
-        self.roster = Roster(lambda: self.work.make_member())
+        self.roster = Roster(lambda: self.work.make_member(), replicas, guests)
         self._intake = Intake(
             port, self.buffer, run.clock.now, self._is_closed, lambda *unit: self.work.make_unit(*unit)
         )
         self.work = make_work(Shop(self, self._intake, self.roster))
-        self._last_words = _LastWords(self.work.shop.finished)
+        # What else has not been sent is the sender's, which may be any member.
+        self.outbox = self._last_words = BackToTeam(self.work.shop.finished)
         self._has_spoken = not self.work.has_last_words
         self._sums = TeamTally(self.tally.of, self.roster)
 
-    @property
-    def outbox(self) -> Outbox:
-        return self._last_words  # what else has not been sent is the sender's, which may be any member
-
     @cached_property
     def figures(self) -> Figures:
-        return TeamFigures(self, self._sums, self.run.share_of_time, self.work)
+        share_of_time = self.run.logbook.share_of_time
+        return TeamFigures(self._sums, self.inputs, self.ports, share_of_time, self.budget, self.work, self.roster)
 
     # Members
 
@@ -66,16 +65,15 @@ class Team(Cell):
 
     def open(self) -> None:
         """Its outputs are connected: begin."""
-        self._port.reader = (
-            self  # not before: where it takes a running cell's place, others would call what is not whole
-        )
+        # Not before: where it takes a running cell's place, others would call what is not whole.
+        self._port.read_by(self)
         self.set_replicas(self.roster.wanted)
 
     def set_replicas(self, count: int) -> None:
         """More of them at once; fewer as those that leave are through with what they have."""
         self.roster.resize(count)
         self.work.resize(count)
-        self.run.on_new_cells()
+        self.run.registry.on_new_cells()
         for member in self.roster.working:
             if member.has_more():
                 member.notify()
@@ -107,7 +105,7 @@ class Team(Cell):
         try:
             member.work_on(unit)
         finally:
-            member.account(clock.now() - began, clock.thread_cpu() - cpu_before)
+            member.account(clock.now() - began, clock.thread_cpu() - cpu_before, len(values))
             member.turn.release(False)
         return Helped(values, unit)
 
@@ -154,12 +152,13 @@ class Team(Cell):
             self.is_over = True
         return False
 
-    def process(self) -> None:
+    def process(self) -> int:
         """Everything is out and no worker is in a member: the last words."""
         self._has_spoken = True
-        self.budget.processed = 0
-        self._last_words.unit = unit = self._intake.last()
+        unit = self._intake.last()
+        self._last_words.begin(unit)
         self.work.say_last_words(unit)
+        return 0
 
     def has_more(self) -> bool:
         return False
@@ -180,24 +179,3 @@ class Team(Cell):
 
     def restore(self, kept: Mapping[str, Kept]) -> None:
         self.work.restore(kept)
-
-
-class _LastWords(Outbox):
-    """The unit of what comes out because the input has ended."""
-
-    def __init__(self, finished: Callable[[Unit], None]) -> None:
-        self.unit: Unit | None = None
-        self._finished = finished
-
-    @property
-    def is_empty(self) -> bool:
-        return self.unit is None
-
-    def flush(self) -> bool:
-        unit, self.unit = self.unit, None
-        if unit is not None:
-            self._finished(unit)
-        return True
-
-    def help_readers(self) -> None:
-        """There is nothing more to come that would have to wait."""

@@ -11,10 +11,11 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.flow.nodes import Key, Node, Waits
-from penstock.operators.kept import Changed, Kept, Touched
+from penstock.operators.kept import Changed, Kept
 from penstock.operators.timed import Fired, LateTuple, TimedTable
 from penstock.operators.times import Time
 from penstock.runtime.failures import Failure, dead_letter
@@ -25,21 +26,22 @@ from penstock.runtime.teams.units import Unit
 from penstock.runtime.teams.work import Shop
 
 
+@dataclass(slots=True, eq=False)
 class TimedUnit(KeyedUnit):
     """A unit in which the watermark rises; places are (position, whether it is of that tuple itself, timer)."""
 
-    __slots__ = ("before", "marks", "read", "rises")
+    error_at: Any = (math.inf,)
+    before: Time | None = None
+    """How far the watermark had risen before this unit."""
+    rises: list[int] = field(default_factory=list)
+    """The positions of tuples that let it rise, and how far."""
+    marks: list[Any] = field(default_factory=list)
+    read: list[tuple[Any, Time] | BaseException] = field(default_factory=list)
+    """The key and the time of each tuple, or why it has none: users' functions are asked once."""
 
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        super().__init__(serial, values, born, replica, since)
-        self.error_at = (math.inf,)
-        self.before: Time | None = None
-        """How far the watermark had risen before this unit."""
-        self.rises: list[int] = []
-        """The positions of tuples that let it rise, and how far."""
-        self.marks: list[Any] = []
-        self.read: list[tuple[Any, Time] | BaseException] = []
-        """The key and the time of each tuple, or why it has none: users' functions are asked once."""
+    def follow(self, mark: Time | None) -> None:
+        """The watermark had risen so far before it."""
+        self.before = mark
 
 
 class TimedBucket:
@@ -50,8 +52,7 @@ class TimedBucket:
         self._node = node
         self._on_late = node.kind.on_late
         self._first_past = bisect_right if node.kind.logic.strict else bisect_left
-        self.table = TimedTable(node.kind.logic, node.kind.lateness)
-        self.table.touched = Touched() if run.settings.knows_changes else None
+        self.table = TimedTable(node.kind.logic, node.kind.lateness, run.settings.knows_changes)
         self.progress: tuple[int, Time | None] = (-1, None)
         """The last unit that it has seen, and when its next timer is due after that; read by the member that splits."""
 
@@ -97,7 +98,7 @@ class TimedBucket:
             key, time = read
             outputs = self.table.add(0, key, value, time)
         except LateTuple as late:
-            part.late += 1
+            part.was_late()
             if self._on_late == "dead-letter":
                 letter = dead_letter(self._node, value, late)
                 part.found.setdefault(self._node.outputs, []).append((place, letter))
@@ -138,17 +139,15 @@ class TimedWork(KeyedWork):
 
     def parts_of(self, unit: KeyedUnit) -> list[BucketPart]:
         assert isinstance(unit, TimedUnit)
-        unit.before = self._mark
+        unit.follow(self._mark)
         parts = super().parts_of(unit)
         for part in parts:
             self._note_part(part, unit)
         if unit.rises:
             having = {part.bucket for part in parts}
-            parts += [
-                BucketPart(unit, number)
-                for number in sorted(self._under_way)
-                if number not in having and self._may_fire(number)
-            ]
+            parts += unit.more_parts(
+                [number for number in sorted(self._under_way) if number not in having and self._may_fire(number)]
+            )
         return parts
 
     def buckets_of(self, unit: KeyedUnit) -> list[int]:
@@ -200,7 +199,7 @@ class TimedWork(KeyedWork):
     def say_last_words(self, unit: Unit) -> None:
         """Everything that is open."""
         assert isinstance(unit, TimedUnit)
-        part, speaker = BucketPart(unit, 0), self.speaker
+        (part,), speaker = unit.more_parts([0]), self.speaker
         fired: list[tuple[Fired, TimedBucket]] = []
         for bucket in self.buckets.kernels.values():
             assert isinstance(bucket, TimedBucket)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.observe.report import Held
@@ -12,30 +13,40 @@ from penstock.runtime.failures import Failure
 from penstock.runtime.ports import Helped, Port
 
 
+@dataclass(slots=True, eq=False)
 class Unit:
     """A chunk of tuples with its serial number, and what has come of it."""
 
-    __slots__ = ("born", "error", "given", "is_done", "is_last", "replica", "serial", "since", "values")
-
-    def __init__(self, serial: int, values: list[Any], born: float, replica: int, since: float) -> None:
-        self.serial = serial
-        self.values = values
-        self.born = born
-        self.replica = replica
-        """Which has taken it, and when."""
-        self.since = since
-        self.given: list[tuple[int, list[Any], float]] = []
-        """What is to be sent, by output port; what has been sent is taken off the front."""
-        self.error: Failure | None = None
-        """It ends here: what was given before is let out, and nothing after it."""
-        self.is_done = False
-        """The work was done before it came here."""
-        self.is_last = False
-        """The operator has ended with it, whatever else there is."""
+    serial: int
+    values: list[Any]
+    born: float
+    replica: int
+    """Which has taken it, and when."""
+    since: float
+    given: list[tuple[int, list[Any], float]] = field(default_factory=list)
+    """What is to be sent, by output port; what has been sent is taken off the front."""
+    error: Failure | None = None
+    """It ends here: what was given before is let out, and nothing after it."""
+    is_done: bool = False
+    """The work was done before it came here."""
+    is_last: bool = False
+    """The operator has ended with it, whatever else there is."""
 
     def give(self, port: int, values: list[Any], born: float) -> None:
         if values:
             self.given.append((port, values, born))
+
+    def go_to(self, replica: int) -> None:
+        """This one has it in its hands."""
+        self.replica = replica
+
+    def fail(self, error: Failure) -> None:
+        """Nothing more comes of it."""
+        self.error = error
+
+    def be_the_last(self) -> None:
+        """Nothing comes of what was taken after it."""
+        self.is_last = True
 
 
 class Intake:

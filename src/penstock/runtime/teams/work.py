@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.operators.kept import Changed, Kept
+from penstock.operators.kept import Keeper
 from penstock.ordering.splits import Lanes
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.cells.kernel import Kernel
 from penstock.runtime.cells.loop_kernel import LoopKernel
-from penstock.runtime.teams.member import ChunkMember, Member
+from penstock.runtime.cells.outbox import with_help
+from penstock.runtime.failures import Failure
+from penstock.runtime.teams.member import BackToTeam, Member
 from penstock.runtime.teams.members import Roster
 from penstock.runtime.teams.units import Intake, Unit
 
@@ -47,7 +49,7 @@ class Shop:
             self.team.turn.notify()
 
 
-class Work(ABC):
+class Work(Keeper, ABC):
     """How units become output."""
 
     make_unit: Callable[[int, list[Any], float, int, float], Unit] = Unit
@@ -82,14 +84,72 @@ class Work(ABC):
     def leave(self) -> None:
         """The run is over."""
 
-    def snapshots(self) -> dict[str, Kept]:
-        return {}
 
-    def changed(self) -> dict[str, Changed]:
-        return {}
+class ChunkMember(Member):
+    """Runs a kernel on whole units."""
 
-    def restore(self, kept: Mapping[str, Kept]) -> None:
-        pass
+    def __init__(self, team: Cell, kernel: Kernel, work: ChunkWork, chunks_when_busy: int = 4) -> None:
+        super().__init__(team, kernel.tally, chunks_when_busy)
+        self.kernel = kernel
+        self._work = work
+        self.outbox = self._units = UnitOutbox(team, work)
+
+    @property
+    def in_hand(self) -> int:
+        unit = self._units.content
+        return 0 if unit is None else len(unit.values)
+
+    def take(self) -> bool:
+        return self._units.begin(None if self.number is None else self._work.next(self))
+
+    def has_more(self) -> bool:
+        return self.number is not None and self._work.has_work(self)
+
+    def process(self) -> int:
+        unit = self._units.content
+        assert unit is not None
+        return 0 if unit.is_done else self.work_on(unit)
+
+    def work_on(self, unit: Unit) -> int:
+        """All that comes of a unit is then in it; how many tuples it has."""
+        self._call(unit, lambda: self.kernel.run(unit.values, unit.born, unit.give))
+        return len(unit.values)
+
+    def end(self, unit: Unit) -> None:
+        """The input has ended: what the kernel still has to say goes into this unit."""
+        self._call(unit, lambda: self.kernel.end(unit.born, unit.give))
+
+    def _call(self, unit: Unit, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Failure as failure:
+            unit.fail(failure)
+        except BaseException as error:
+            unit.fail(self.failing.crashed(error))
+        if self.kernel.is_done:
+            unit.be_the_last()
+
+    def leave(self, has_failed: bool) -> None:
+        self.kernel.leave(has_failed)
+
+
+class UnitOutbox(BackToTeam[Unit]):
+    """A unit that goes back, after its worker has helped the readers of what came of it."""
+
+    def __init__(self, team: Cell, work: ChunkWork) -> None:
+        super().__init__(work.finished)
+        self._team = team
+
+    def help_readers(self) -> None:
+        unit, outputs, team = self.content, self._team.outputs, self._team
+        if unit is None:
+            return
+        given, unit.given = unit.given, []
+        for port, values, born in given:
+            parts = [values]
+            if len(outputs[port]) == 1:
+                parts = with_help(team.name, outputs[port][0], values, born, team.run.help_shares.share)
+            unit.given.extend((port, part, born) for part in parts)
 
 
 class ChunkWork(Work):
@@ -162,7 +222,7 @@ class ChunkWork(Work):
         with self._lock:
             unit = lanes.take(number, helps)
             if unit is not None:
-                unit.replica = number
+                unit.go_to(number)
                 self._waiting -= len(unit.values)
         return unit
 
