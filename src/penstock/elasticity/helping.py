@@ -44,7 +44,7 @@ class Helping(Controller):
             return []  # any thread goes where work is
         ratios = dict(signals.helping)
         changes = []
-        for helped in reversed(signals.operators.values()):  # from the end: helpers there relieve those before them
+        for helped in reversed(list(signals.operators.values())):  # from the end: helpers there relieve those before them
             for name in helped.inputs:
                 helper = signals.operators.get(name)
                 if helper is None or helper.is_source:
