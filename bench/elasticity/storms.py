@@ -84,7 +84,7 @@ class Case:
         return self.rates[place][1]
 
     def clairvoyant(self) -> tuple[float, float]:
-        """Thread-seconds and replica-seconds of the plan that knows what comes, and does what is late as soon as it can."""
+        """Thread- and replica-seconds of a plan that knows what comes, and does what is late as soon as it can."""
         threads = replicas = late = 0.0
         for slot in range(int(SECONDS / _SLOT_SECONDS)):
             offered = self.rate_at(slot * _SLOT_SECONDS) if self.rates else math.inf

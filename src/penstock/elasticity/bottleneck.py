@@ -11,6 +11,8 @@ from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 CONGESTED = 0.01
 _PAYS = 0.03
 _IDLE_PERIODS = 3
+_ALONE_SECONDS = 10.0
+"""For so long an operator is left alone after a replica that did not pay; then for twice as long."""
 _ALL_BUSY = 0.98
 
 
@@ -23,11 +25,21 @@ class _Try:
     throughput: float
 
 
+@dataclass(frozen=True)
+class _LeftAlone:
+    """An operator to which one more than so many replicas did not pay."""
+
+    replicas: int
+    seconds: float
+    until: float
+
+
 class Bottleneck(Controller):
     """One replica more for an operator whose input is congested while its output is not.
 
-    A replica that brings no throughput is taken back, and its operator left alone until the load changes. When the load
-    has gone, replicas go one by one.
+    A replica that brings no throughput is taken back, and its operator left alone for a while, each time for twice as
+    long; unless its output is congested now, for then the bottleneck has only moved. When the load has gone, replicas
+    go one by one.
     """
 
     name = "bottleneck"
@@ -35,8 +47,7 @@ class Bottleneck(Controller):
     def __init__(self, congested: float = CONGESTED) -> None:
         self._congested = congested
         self._try: _Try | None = None
-        self._left_alone: dict[str, int] = {}
-        """Operators, and the number of replicas beyond which one more did not pay."""
+        self._left_alone: dict[str, _LeftAlone] = {}
         self._idle: dict[str, int] = {}
 
     def decide(self, signals: Signals) -> Sequence[Change]:
@@ -56,9 +67,11 @@ class Bottleneck(Controller):
         if signals.utilisation > _ALL_BUSY and not signals.has_thread_each:
             return None  # no thread has time to work in one more
         for one in signals.operators.values():
-            most = min(one.most_replicas, self._left_alone.get(one.name, one.most_replicas))
+            left = self._left_alone.get(one.name)
+            is_left_alone = left is not None and left.replicas <= one.replicas and signals.time < left.until
             if (
-                one.replicas < most
+                not is_left_alone
+                and one.replicas < one.most_replicas
                 and one.full_share >= self._congested
                 and signals.output_full_share(one.name) < self._congested
                 and not (signals.is_gil_bound and one.cpu_share > 0.5 and not one.has_own_process)
@@ -75,7 +88,11 @@ class Bottleneck(Controller):
             return []
         if signals.throughput > tried.throughput * (1 + _PAYS) or one.full_share < self._congested:
             return []
-        self._left_alone[one.name] = tried.before
+        if signals.output_full_share(one.name) >= self._congested:
+            return []  # it does more than its readers can take
+        before = self._left_alone.get(one.name)
+        seconds = 2 * before.seconds if before is not None else _ALONE_SECONDS
+        self._left_alone[one.name] = _LeftAlone(tried.before, seconds, signals.time + seconds)
         reason = f"{signals.throughput:,.0f} tuples/s is no more than {tried.throughput:,.0f} without it"
         return [_replicas(one, tried.before, reason)]
 

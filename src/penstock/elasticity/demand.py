@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from penstock.elasticity.changes import Change, SetReplicas, SetThreads
 from penstock.elasticity.learning import Learnt
@@ -18,22 +18,33 @@ from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _SPARE = 0.5
 """Beside those that are busy, as a multiple of how much that number varies: by its square root, as in a call centre."""
+_NOISE_SHARE = 0.07
+"""And at least so much of their number, which loads that are steady vary by."""
 _ONE_IS_ENOUGH = 0.8
 """So much work is left to one worker."""
-_FULL = 0.95
+_FULL = 0.98
 """More are wanted when so much of those that there are is needed."""
 _WORTH_LOWERING = 7 / 8
 _LEAST_THREADS_BUSY = 0.9
+_LIMIT = 0.95
 _AT_THE_LIMIT = 1.5
-"""Where the machine is the limit, replicas as a multiple of those that have work: no core is to wait for an operator."""
+"""At the machine's limit: replicas as a multiple of those that have work, so that no core waits for an operator."""
+_MOST_CROWDING = 4.0
 _CROWDED = 0.25
 """A queue that is so full has work for more replicas."""
 _BIG_FALL = 0.5
 _BIG_FALL_SECONDS = 0.75
+_STILL = 0.9
+_BEHIND_SECONDS = 0.5
+_PATIENCE_SECONDS = 10.0
+"""For so long a change that was asked for may take before it is asked for again."""
 """Of so many, so few are enough for so long: that is no pause for breath."""
 _LEAST_TUPLES = 20
 _RATE_SECONDS = 1.0
 """A rate is that of the last period; or of the last second, as long as fewer tuples than that have come."""
+_NOISE = 1.12
+"""A rate that was higher by no more than that is expected again, for `_NOISE_SECONDS`."""
+_NOISE_SECONDS = 10.0
 _PAYS = 1.2
 _TRY_AGAIN_SECONDS = 30.0
 
@@ -58,7 +69,7 @@ class Demand(Controller):
         self._of_threads = of_threads
         self._of_replicas = of_replicas
         self._learnt = Learnt()
-        self._rate = _OfferedRate(hold_seconds)
+        self._rate = _OfferedRate()
         self._levels = _Levels(hold_seconds)
         self._tries = _Tries()
         self._crowds = _Crowds()
@@ -72,10 +83,11 @@ class Demand(Controller):
         places = self._tries.places(signals, self._learnt)
         work = WorkPlan(signals, self._learnt, self._offered(signals, self._rate.now), places, self._drain_seconds)
         expected = WorkPlan(signals, self._learnt, self._offered(signals, self._rate.peak), places, self._drain_seconds)
-        is_pressed = expected.is_limited or expected.is_saturated
+        is_behind = work.late > _BEHIND_SECONDS * work.rate
+        is_pressed = expected.is_limited or expected.is_saturated or is_behind
         crowded = self._crowds.found(signals) if is_pressed else frozenset()
         levels: dict[str, Level] = {}
-        if self._of_threads:
+        if self._of_threads and not signals.has_thread_each:
             needed, least = min(work.threads, signals.most_threads), signals.least_threads
             wanted, enough = (min(max(plan.wanted_threads(), least), signals.most_threads) for plan in (expected, work))
             levels[""] = Level(signals.threads, needed, wanted, enough)
@@ -131,36 +143,50 @@ class _Levels:
     def __init__(self, hold_seconds: float) -> None:
         self._hold_seconds = hold_seconds
         self._recent: deque[tuple[float, Mapping[str, Level]]] = deque()
+        self._asked: dict[str, tuple[float, int, int]] = {}
+        """When a number was to change, from what and to what: an operator may have to finish something first."""
 
     def settled(self, levels: Mapping[str, Level], time: float, may_lower: bool) -> dict[str, int]:
         """The numbers that are to change now."""
+        levels = {name: self._with_what_was_asked(name, level, time) for name, level in levels.items()}
         self._recent.append((time, levels))
         while self._recent[0][0] <= time - self._hold_seconds:
             self._recent.popleft()
+        found = self._changed(levels, time, may_lower)
+        self._asked |= {name: (time, levels[name].now, after) for name, after in found.items()}
+        return found
+
+    def _with_what_was_asked(self, name: str, level: Level, time: float) -> Level:
+        since, before, after = self._asked.get(name, (-math.inf, 0, 0))
+        is_on_its_way = level.now == before and time < since + _PATIENCE_SECONDS
+        return replace(level, now=after) if is_on_its_way else level
+
+    def _changed(self, levels: Mapping[str, Level], time: float, may_lower: bool) -> dict[str, int]:
         if any(one.is_short for one in levels.values()):
             return {name: one.wanted for name, one in levels.items() if one.wanted > one.now}
-        if not may_lower or time < min(1.0, self._hold_seconds):
+        if not may_lower or len(self._recent) < 2 or time < min(1.0, self._hold_seconds):
             return {}
-        enough = self._enough(levels, time - self._hold_seconds)
-        soon = self._enough(levels, time - _BIG_FALL_SECONDS)
-        fallen = {name: count for name, count in soon.items() if count <= _BIG_FALL * levels[name].now}
-        return {
-            name: enough[name] for name, one in levels.items() if enough[name] <= one.now * _WORTH_LOWERING
-        } | fallen
+        wanted = self._most(levels, time - self._hold_seconds, lambda level: level.wanted)
+        soon = self._most(levels, time - _BIG_FALL_SECONDS, lambda level: level.enough)
+        if sum(soon.values()) <= _BIG_FALL * sum(one.now for one in levels.values()) and not self._is_falling():
+            wanted = soon
+        return {name: count for name, count in wanted.items() if count <= _WORTH_LOWERING * levels[name].now}
 
-    def _enough(self, levels: Mapping[str, Level], since: float) -> dict[str, int]:
-        """What would have been enough from then on."""
-        return {
-            name: max(seen[name].enough for time, seen in self._recent if name in seen and time > since)
-            for name in levels
-        }
+    def _is_falling(self) -> bool:
+        """Whether even less is enough than at the last look: then all is lowered at once, when that is over."""
+        before, now = (sum(one.enough for one in seen.values()) for _, seen in list(self._recent)[-2:])
+        return now < _STILL * before
+
+    def _most(self, names: Iterable[str], since: float, count: Callable[[Level], int]) -> dict[str, int]:
+        """By name, the most that was needed since then."""
+        recent = [seen for time, seen in self._recent if time > since]
+        return {name: max(count(seen[name]) for seen in recent if name in seen) for name in names}
 
 
 class _OfferedRate:
     """Tuples a second that come: now, and at most lately."""
 
-    def __init__(self, hold_seconds: float) -> None:
-        self._hold_seconds = hold_seconds
+    def __init__(self) -> None:
         self._periods: deque[tuple[float, float, float]] = deque()
         """When it ended, how long it was, and how many tuples have come in it."""
         self._rates: deque[tuple[float, float]] = deque()
@@ -173,7 +199,7 @@ class _OfferedRate:
         while self._periods[0][0] <= time - max(_RATE_SECONDS, signals.seconds):
             self._periods.popleft()
         self._rates.append((time, self._of_last_periods()))
-        while self._rates[0][0] <= time - self._hold_seconds:
+        while self._rates[0][0] <= time - _NOISE_SECONDS:
             self._rates.popleft()
 
     def _of_last_periods(self) -> float:
@@ -190,7 +216,8 @@ class _OfferedRate:
 
     @property
     def peak(self) -> float:
-        return max((rate for _, rate in self._rates), default=0.0)
+        """What is expected at most: what varies by a little is noise, and will be back."""
+        return max((rate for _, rate in self._rates if rate <= _NOISE * self.now), default=0.0)
 
 
 class WorkPlan:
@@ -226,7 +253,7 @@ class WorkPlan:
         if cores > self._cores:
             self._scale(self._cpu, self._cores / cores)
         self.is_saturated = offered is None
-        self.is_limited = wanted_cores >= _FULL * self._cores and sum(self._cpu.values()) >= _FULL * self._cores
+        self.is_limited = wanted_cores >= _LIMIT * self._cores and sum(self._cpu.values()) >= _LIMIT * self._cores
         """Whether all cores have work, and some waits."""
 
     def _slowest(self, names: Sequence[str], places: Mapping[str, int]) -> float:
@@ -272,9 +299,11 @@ class WorkPlan:
         wanted = _with_spare(need)
         if self.is_limited and (need >= _ONE_IS_ENOUGH or one.queue_share > _CROWDED):
             wanted = max(wanted, math.ceil(_AT_THE_LIMIT * need + 0.5))
-        if not self._waits.get(one.name, 0.0) > self._cpu[one.name]:
+        if self._waits[one.name] <= self._cpu[one.name]:
             wanted = min(math.ceil(wanted * factor), self._cores)
-        return min(wanted, _most_workers(one, {}))
+        elif not self._signals.has_thread_each:
+            wanted = min(wanted, self._signals.most_threads)
+        return min(wanted, _most_workers(one, {}, factor))
 
 
 def _with_spare(need: float) -> int:
@@ -283,12 +312,12 @@ def _with_spare(need: float) -> int:
     >>> [_with_spare(need) for need in (0.0, 0.6, 0.9, 2.0, 9.0)]
     [1, 1, 2, 4, 12]
     """
-    return 1 if need < _ONE_IS_ENOUGH else math.ceil(need + _SPARE * math.sqrt(need) - 1e-9)
+    return 1 if need < _ONE_IS_ENOUGH else math.ceil(need + max(_SPARE * math.sqrt(need), _NOISE_SHARE * need) - 1e-9)
 
 
-def _most_workers(one: OperatorSignals, places: Mapping[str, int]) -> int:
-    """No more than can do anything where one key has a good part of the tuples."""
-    hot = math.floor(1 / one.hottest_share) + 1 if one.hottest_share > 0 else one.most_replicas
+def _most_workers(one: OperatorSignals, places: Mapping[str, int], factor: float = 1.0) -> int:
+    """No more than can do anything where one key has a good part of the tuples; a few more where they take turns."""
+    hot = math.floor(min(factor, 2.0) / one.hottest_share) + 1 if one.hottest_share > 0 else one.most_replicas
     return max(1, min(one.most_replicas, hot, places.get(one.name, one.most_replicas)))
 
 
@@ -329,14 +358,14 @@ class _Crowds:
             return frozenset()
         crowded = {name for name, one in signals.operators.items() if self._is_crowded(signals, one)}
         for name in crowded:
-            self._factors[name] = 2 * self.factor(name)
+            self._factors[name] = min(2 * self.factor(name), _MOST_CROWDING)
             self._since = signals.time
         return crowded
 
     @staticmethod
     def _is_crowded(signals: Signals, one: OperatorSignals) -> bool:
         is_full = one.queue_share > _CROWDED and signals.output_full_share(one.name) < _CROWDED
-        return is_full and 1 < one.replicas < min(signals.cores, _most_workers(one, {}))
+        return is_full and 1 < one.replicas < min(signals.cores, one.most_replicas)
 
 
 @dataclass

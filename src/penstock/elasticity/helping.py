@@ -22,9 +22,9 @@ class Helping(Controller):
     """A ratio for each pair of operators with threads of their own, so that both are busy for equally long.
 
     With `n` threads each and costs `c` of a tuple for helper and helped, that is
-    `(n_helper * c_helped - n_helped * c_helper) / (c_helped * (n_helper + n_helped))`. An operator asks for help when its
-    input is full and its output is not; one that helps doesn't ask; sources don't help. Then the ratio is trimmed in small
-    steps, until it has turned often enough.
+    `(n_helper * c_helped - n_helped * c_helper) / (c_helped * (n_helper + n_helped))`. An operator asks for help when
+    its input is full and its output is not; one that helps doesn't ask; sources don't help. Then the ratio is trimmed
+    in small steps, until it has turned often enough.
     """
 
     name = "helping"
@@ -44,7 +44,9 @@ class Helping(Controller):
             return []  # any thread goes where work is
         ratios = dict(signals.helping)
         changes = []
-        for helped in reversed(list(signals.operators.values())):  # from the end: helpers there relieve those before them
+        for helped in reversed(
+            list(signals.operators.values())
+        ):  # from the end: helpers there relieve those before them
             for name in helped.inputs:
                 helper = signals.operators.get(name)
                 if helper is None or helper.is_source:
@@ -70,7 +72,7 @@ class Helping(Controller):
             self._pairs[key] = _Pair(fair)
             after, reason = (
                 fair,
-                f"it is full {helped.full_share:.0%} of the time, and so both are busy for equally long",
+                f"it is full {helped.full_share:.0%} of the time; so both are equally busy",
             )
         else:
             pair = self._pairs.setdefault(key, _Pair(fair))

@@ -32,6 +32,9 @@ _REPLICAS: Mapping[str, Callable[[Elastic], Controller]] = {
     "predictive": lambda elastic: Predictive(elastic.drain_seconds or _PREDICTIVE_DRAINS),
     "bottleneck": lambda elastic: Bottleneck(),
 }
+_LOOK_SECONDS = 0.25
+_SETTLED_LOOK_SECONDS = 1.0
+"""Where controllers judge what they have changed, one period tells enough."""
 _DEMAND_DRAINS = 2.0
 _PREDICTIVE_DRAINS = 60.0
 
@@ -42,7 +45,7 @@ class Elastic:
 
     `threads` is `"demand"`, `"trend"`, `"utilisation"`, `"figure-7"` or `"fixed"`, `replicas` `"demand"`,
     `"predictive"`, `"bottleneck"` or `"fixed"`; a `ps.Controller` of your own works wherever a name does. Controllers
-    look once in `period` seconds (on Spark, after each batch). What waits is to be done within `drain_seconds`.
+    look once in `period` seconds; on Spark, after each batch. What waits is to be done within `drain_seconds`.
     `most_threads`, `most_replicas` and `least_replicas` are bounds. With `apply=False` nothing is changed: the journal
     says what would have been. `journal` is a file that decisions are written to, a JSON object on a line.
 
@@ -53,7 +56,7 @@ class Elastic:
     threads: str | Controller = "demand"
     replicas: str | Controller = "demand"
     helping: bool | Controller = True
-    period: float = 1.0
+    period: float | None = None
     least_threads: int = 1
     most_threads: int | None = None
     least_replicas: int = 1
@@ -67,7 +70,7 @@ class Elastic:
             if isinstance(value, str) and value != "fixed" and value not in known:
                 names = ", ".join(map(repr, [*known, "fixed"]))
                 raise FlowError(f"elastic: {option}= is one of {names} or a ps.Controller, not {value!r}")
-        if self.period <= 0:
+        if self.period is not None and self.period <= 0:
             raise FlowError(f"elastic: period= is a number of seconds above 0, not {self.period!r}")
         if self.drain_seconds is not None and self.drain_seconds <= 0:
             raise FlowError(f"elastic: drain_seconds= is a number of seconds above 0, not {self.drain_seconds!r}")
@@ -77,6 +80,13 @@ class Elastic:
         ):
             if least < 1 or (most is not None and most < least):
                 raise FlowError(f"elastic: 1 <= least_{option} <= most_{option} must hold, not {least}, {most}")
+
+    @property
+    def look_seconds(self) -> float:
+        """From one look to the next: `period`, or what suits the controllers."""
+        if self.period is not None:
+            return self.period
+        return _LOOK_SECONDS if "demand" in (self.threads, self.replicas) else _SETTLED_LOOK_SECONDS
 
     def for_batches(self) -> Elastic:
         """On an engine that runs stage after stage: threads are its slots, and none idles beside a busy stage."""

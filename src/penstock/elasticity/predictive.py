@@ -55,6 +55,7 @@ class Predictive(Controller):
     """
 
     name = "predictive"
+    settles = False
 
     def __init__(self, drain_seconds: float = 60.0, headroom: float = 0.0, grace: int = 2) -> None:
         self._drain_seconds = drain_seconds

@@ -63,12 +63,16 @@ class Figure7(Controller):
         self._sensitivity = sensitivity
         self._most_system_cpu = most_system_cpu
         self._records: dict[int, Record] = {}
+        self._held_periods = 0
         self.rule = 6
 
     def decide(self, signals: Signals) -> Sequence[Change]:
-        level, throughput = signals.threads, signals.throughput
-        if signals.stuck_threads:
+        if self._is_held_up(signals):
             return []  # what was to happen has not happened yet
+        return self._by_rule(signals)
+
+    def _by_rule(self, signals: Signals) -> Sequence[Change]:
+        level, throughput = signals.threads, signals.throughput
         if self.change_in_load(level, throughput):
             for record in self._records.values():
                 record.is_trusted = False
@@ -78,6 +82,11 @@ class Figure7(Controller):
         if wanted == level:
             return []
         return [_threads(level, wanted, self._reason(level, below, above))]
+
+    def _is_held_up(self, signals: Signals) -> bool:
+        """Whether threads are held by what users' functions do; those that are held for ever are not waited for."""
+        self._held_periods = self._held_periods + 1 if signals.stuck_threads else 0
+        return 0 < self._held_periods <= _PERIODS
 
     def record(self, level: int, throughput: float) -> Record:
         return Record(throughput)
@@ -169,7 +178,7 @@ class Trend(Figure7):
         self._strange = 0
 
     def decide(self, signals: Signals) -> Sequence[Change]:
-        if signals.stuck_threads or not signals.throughput:
+        if not signals.throughput or self._is_held_up(signals):
             return []
         level = signals.threads
         self._used, self._periods = self._averaged(signals)
@@ -179,7 +188,7 @@ class Trend(Figure7):
             return [_threads(level, recalled, f"{recalled} threads were best when the load was like this before")]
         if self._is_held_back(signals):
             return []
-        return super().decide(signals)
+        return self._by_rule(signals)
 
     def _averaged(self, signals: Signals) -> tuple[float, int]:
         """How busy threads are, over the last periods with as many of them, unless that has just changed."""

@@ -14,7 +14,7 @@ from penstock.runtime.teams.making import rescale_group
 
 def steer(run: Run, pool: Pool, gauge: Gauge, elastic: Elastic) -> None:
     """Let the threads, replicas and helpers of a run find their own number."""
-    periods = Periods(elastic.period, run.clock.now)
+    periods = Periods(elastic.look_seconds, run.clock.now)
     steering = Steering(LivePlant(run, pool, gauge, elastic), elastic, run.logbook.decisions)
 
     def look() -> None:
@@ -26,7 +26,7 @@ def steer(run: Run, pool: Pool, gauge: Gauge, elastic: Elastic) -> None:
             # From now on there are no more threads than can work without a fight for the GIL.
             run.help_shares.be_prompt()
 
-    pool.watch(elastic.period, look)
+    pool.watch(elastic.look_seconds, look)
 
 
 class LivePlant:
