@@ -16,7 +16,7 @@ def written(tmp_path_factory):
     flow = ps.Flow("shop")
     orders = flow.read(ps.sources.generate(lambda n: n, rate=ps.rates.steps((0, 86), (20, 8), (40, 86))), name="orders")
     orders.map(lambda n: n, name="score").write(ps.sinks.null(), name="out")
-    elastic = ps.Elastic(threads="fixed", helping=False, period=1.0, journal=path)
+    elastic = ps.Elastic(threads="fixed", replicas="predictive", period=1.0, journal=path)
     flow.run("simulated", cores=32, costs={"score": 0.1}, seconds=60, queue_size=1000, elastic=elastic)
     return path
 
@@ -54,7 +54,7 @@ def test_what_would_have_been_done_is_in_brackets(tmp_path):
     orders.map(lambda n: n, name="score").write(ps.sinks.null())
     elastic = ps.Elastic(threads="fixed", helping=False, apply=False, journal=path)
     flow.run("simulated", cores=8, costs={"score": 0.1}, seconds=5, queue_size=1000, elastic=elastic)
-    assert "(predictive)" in told(path).stdout
+    assert "(demand)" in told(path).stdout
     assert told(path).stdout.endswith("in brackets: what would have been done\n")
 
 

@@ -310,7 +310,7 @@ def _with_spare(need: float) -> int:
     """So many that hardly ever all are busy.
 
     >>> [_with_spare(need) for need in (0.0, 0.6, 0.9, 2.0, 9.0)]
-    [1, 1, 2, 4, 12]
+    [1, 1, 2, 3, 11]
     """
     return 1 if need < _ONE_IS_ENOUGH else math.ceil(need + max(_SPARE * math.sqrt(need), _NOISE_SHARE * need) - 1e-9)
 

@@ -50,7 +50,7 @@ class Cell(Keeper, ABC):
         self.turn = Turn(partial(run.scheduler.add, self), partial(run.scheduler.look_again, self))
         self.budget = Budget(run.settings.chunk_seconds, run.settings.largest_chunk, chunks_when_busy)
         self.tally = tally or Tally(nodes)
-        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_shares.share)
+        self.ports = PortOutbox(self, run.clock.now, run.look_at_flight, run.help_shares.count)
         """The way to its readers."""
         self.outbox: Outbox = self.ports
         """What a worker in this cell has to send."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.runtime.ports import Helped, Neighbour, Port
 
-HelpShare = Callable[[str, str], float]
+HelpCount = Callable[[str, str, int], int]
 """How much of what one operator makes for another its worker processes itself, by their names."""
 
 
@@ -42,7 +42,7 @@ class PortOutbox(Outbox):
     """Chunks for ports."""
 
     def __init__(
-        self, writer: Neighbour, now: Callable[[], float], on_full: Callable[[], None], help_share: HelpShare
+        self, writer: Neighbour, now: Callable[[], float], on_full: Callable[[], None], help_count: HelpCount
     ) -> None:
         self.outputs: list[list[Port]] = []
         """The ports that read each output; dead letters come behind what the operators emit."""
@@ -50,7 +50,7 @@ class PortOutbox(Outbox):
         self._writer = writer
         self._now = now
         self._on_full = on_full
-        self._help_share = help_share
+        self._help_count = help_count
         self._chunks: list[tuple[Port, list[Any], float]] = []
         self._blocked_since = 0.0
 
@@ -141,7 +141,7 @@ class PortOutbox(Outbox):
     def help_readers(self) -> None:
         chunks, self._chunks = self._chunks, []
         for target, values, born in chunks:
-            parts = with_help(self._writer.name, target, values, born, self._help_share)
+            parts = with_help(self._writer.name, target, values, born, self._help_count)
             self._chunks += [(target, part, born) for part in parts]
 
     def end(self) -> None:
@@ -154,10 +154,10 @@ class PortOutbox(Outbox):
                 port.close()
 
 
-def with_help(helper: str, target: Port, values: list[Any], born: float, help_share: HelpShare) -> list[list[Any]]:
+def with_help(helper: str, target: Port, values: list[Any], born: float, help_count: HelpCount) -> list[list[Any]]:
     """A chunk as what is left for a reader, and what was done for it; or all of it."""
     if isinstance(values, Helped):
         return [values]
-    left = len(values) - int(len(values) * help_share(helper, target.reader.name))
+    left = len(values) - help_count(helper, target.reader.name, len(values))
     helped = target.reader.helped(values[left:], born) if left < len(values) else None
     return [values] if helped is None else [part for part in (values[:left], helped) if part]

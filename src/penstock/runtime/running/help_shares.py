@@ -22,6 +22,8 @@ class HelpShares:
     def __init__(self, default_share: float, has_gil: bool) -> None:
         self._default_share = default_share
         self.shares: Mapping[tuple[str, str], float] = {}
+        self._left: dict[tuple[str, str], float] = {}
+        """Of a tuple that was to be helped with: chunks of one tuple are helped with too."""
         self.is_on = default_share > 0
         """Whether any worker helps at all."""
         self.help_seconds = PATIENT_SECONDS if has_gil else PROMPT_SECONDS
@@ -29,6 +31,20 @@ class HelpShares:
 
     def share(self, helper: str, helped: str) -> float:
         return self.shares.get((helper, helped), self._default_share)
+
+    def count(self, helper: str, helped: str, tuples: int) -> int:
+        """How many of so many tuples a helper is to process.
+
+        >>> shares = HelpShares(default_share=0.4, has_gil=False)
+        >>> [shares.count("parse", "score", tuples=1) for _ in range(5)]
+        [0, 0, 1, 0, 1]
+        """
+        share = self.share(helper, helped)
+        if not share:
+            return 0
+        wanted = tuples * share + self._left.get((helper, helped), 0.0)
+        self._left[helper, helped] = wanted % 1.0
+        return min(tuples, int(wanted))
 
     def set_share(self, helper: str, helped: str, share: float) -> None:
         """From the next chunk on."""

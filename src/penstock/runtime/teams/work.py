@@ -148,7 +148,7 @@ class UnitOutbox(BackToTeam[Unit]):
         for port, values, born in given:
             parts = [values]
             if len(outputs[port]) == 1:
-                parts = with_help(team.name, outputs[port][0], values, born, team.run.help_shares.share)
+                parts = with_help(team.name, outputs[port][0], values, born, team.run.help_shares.count)
             unit.given.extend((port, part, born) for part in parts)
 
 
