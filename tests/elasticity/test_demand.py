@@ -212,20 +212,20 @@ def done(report):
 
 @pytest.mark.parametrize("period", [0.25, 1.0])
 def test_it_comes_back_after_a_quiet_phase(period):
-    rate = ps.rates.steps((0, 50), (10, 2000))
-    found = chain(12, 0.001, rate, 20, cores=12, elastic=ps.Elastic(period=period))
-    best = chain(12, 0.001, rate, 20, cores=12, threads=12, replicas=12)
+    rate = ps.rates.steps((0, 10), (10, 400))
+    found = chain(12, 0.005, rate, 20, cores=12, elastic=ps.Elastic(period=period))
+    best = chain(12, 0.005, rate, 20, cores=12, threads=12, replicas=12)
     assert done(found) >= 0.85 * done(best)  # of ten seconds, one period to see it
     assert len({one.time for one in found.decisions}) <= 5
 
 
 def test_equal_operators_in_sequence_all_get_replicas():
-    found = chain(2, 0.001, None, 4, cores=12, elastic=ps.Elastic())
-    best = chain(2, 0.001, None, 4, cores=12, threads=12, replicas=12)
+    found = chain(2, 0.005, None, 8, cores=12, elastic=ps.Elastic())
+    best = chain(2, 0.005, None, 8, cores=12, threads=12, replicas=12)
     assert done(found) >= 0.9 * done(best)
 
 
 def test_bottleneck_does_not_leave_equal_operators_alone_for_good():
-    found = chain(2, 0.001, None, 40, cores=12, elastic=ps.Elastic(threads="fixed", replicas="bottleneck"))
-    assert done(found) / 40 > 2200
+    found = chain(2, 0.005, None, 40, cores=12, elastic=ps.Elastic(threads="fixed", replicas="bottleneck"))
+    assert done(found) / 40 > 440
     assert min(found.operators[name].replicas for name in ("op0", "op1")) >= 3

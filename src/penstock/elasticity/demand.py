@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from penstock.elasticity.changes import Change, SetReplicas, SetThreads
 from penstock.elasticity.learning import Learnt
@@ -93,6 +93,8 @@ class Demand(Controller):
             levels[""] = Level(signals.threads, needed, wanted, enough)
         if self._of_replicas:
             for name, need in work.needs.items():
+                if name in places:
+                    continue
                 one, factor = signals.operators[name], self._crowds.factor(name)
                 wanted, enough = (
                     min(max(plan.wanted_replicas(one, factor), one.least_replicas), one.most_replicas)
@@ -100,13 +102,15 @@ class Demand(Controller):
                 )
                 levels[name] = Level(one.replicas, min(need, one.most_replicas), wanted, enough, name in crowded)
         settled = self._levels.settled(levels, signals.time, may_lower=signals.offered_rate is not None)
-        settled |= {name: count for name, count in places.items() if name in levels and count > levels[name].now}
-        return [self._change(signals, work, name, levels[name].now, count) for name, count in settled.items()]
+        if self._of_replicas:
+            settled |= {name: count for name, count in places.items() if count > signals.operators[name].replicas}
+        return [self._change(signals, work, name, count) for name, count in settled.items()]
 
     def _offered(self, signals: Signals, rate: float) -> float | None:
         return None if signals.offered_rate is None else rate
 
-    def _change(self, signals: Signals, work: WorkPlan, name: str, before: int, after: int) -> Change:
+    def _change(self, signals: Signals, work: WorkPlan, name: str, after: int) -> Change:
+        before = signals.operators[name].replicas if name else signals.threads
         if signals.offered_rate is None:
             why = f"{signals.cores} cores can take {work.rate:,.0f} tuples/s"
         else:
@@ -373,11 +377,15 @@ class _Try:
     """How many may wait in an operator, and what that has brought."""
 
     places: int
-    since: float = 0.0
+    since: float
+    """When that was changed."""
+    received: int = 0
+    seconds: float = 0.0
+    """What came, and for how long, since it has settled."""
     before: float = 0.0
     """Tuples a second with half as many."""
-    has_ended: bool = False
-    cost: float = field(default=0.0)
+    cost: float | None = None
+    """What a tuple cost when more did not pay; `None` as long as they do."""
 
 
 class _Tries:
@@ -392,26 +400,32 @@ class _Tries:
             self._tries.clear()
             return {}
         for name, one in signals.operators.items():
-            if one.is_source or not one.received or not learnt.costs[name].waits:
+            if one.is_source or name not in learnt.costs:
+                continue
+            if not learnt.costs[name].waits:
                 self._tries.pop(name, None)
                 continue
-            tried = self._tries.setdefault(name, _Try(one.replicas, since=signals.time))
+            tried = self._tries.setdefault(name, _Try(one.replicas, since=signals.time - signals.seconds))
             self._look(signals, one, tried, learnt.costs[name].seconds)
         return {name: tried.places for name, tried in self._tries.items()}
 
     def _look(self, signals: Signals, one: OperatorSignals, tried: _Try, cost: float) -> None:
-        if signals.time - tried.since < 2 * max(cost, signals.seconds):
-            return  # what was changed has not been seen for long enough
-        rate = one.received / signals.seconds
-        is_other = tried.has_ended and not 0.7 < cost / tried.cost < 1.4
-        if tried.has_ended and not is_other and signals.time - tried.since < _TRY_AGAIN_SECONDS:
+        if signals.time - signals.seconds < tried.since + cost or one.replicas < tried.places:
+            return  # what was changed is not to be seen yet
+        if tried.cost is not None:
+            is_other = not 0.7 < cost / tried.cost < 1.4
+            if not is_other and signals.time < tried.since + _TRY_AGAIN_SECONDS:
+                return
+            tried.cost, tried.before, tried.received, tried.seconds = None, 0.0, 0, 0.0
+        tried.received, tried.seconds = tried.received + one.received, tried.seconds + signals.seconds
+        if tried.seconds < 2 * cost or tried.received < _LEAST_TUPLES:
             return
-        if not tried.has_ended and tried.before and rate < _PAYS * tried.before:
-            tried.has_ended, tried.cost, tried.since = True, cost, signals.time
+        rate = tried.received / tried.seconds
+        if rate < _PAYS * tried.before:
+            tried.cost, tried.since = cost, signals.time
             return
-        most = _most_workers(one, {})
-        most = min(most, signals.most_threads)
-        is_busy = one.busy_seconds >= _ONE_IS_ENOUGH * min(tried.places, one.replicas) * signals.seconds
-        if is_busy and tried.places < most:
-            tried.places = min(most, max(2 * tried.places, min(signals.cores, most)))
-            tried.before, tried.since, tried.has_ended = rate, signals.time, False
+        most = min(_most_workers(one, {}), signals.most_threads)
+        if rate * cost >= _ONE_IS_ENOUGH * tried.places and tried.places < most:
+            tried.places = min(most, max(2 * tried.places, signals.cores))
+            tried.before, tried.since = rate, signals.time
+        tried.received, tried.seconds = 0, 0.0
