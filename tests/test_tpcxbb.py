@@ -47,7 +47,8 @@ def database(data):
             "FROM web_clickstreams LEFT JOIN item ON wcs_item_sk = i_item_sk WHERE wcs_user_sk IS NOT NULL"
         )
         connection.execute(
-            "CREATE VIEW sales AS SELECT *, ss_sold_date_sk * 86400 + ss_sold_time_sk AS time "
+            "CREATE VIEW sales AS SELECT *, store_sales.rowid AS position, "
+            "ss_sold_date_sk * 86400 + ss_sold_time_sk AS time "
             "FROM store_sales JOIN item ON ss_item_sk = i_item_sk"
         )
         connection.execute("CREATE MACRO start_of(time, length) AS time // length * length")
@@ -231,7 +232,7 @@ def test_another_seed_makes_other_data_of_the_same_size(data, tmp_path):
 
 def test_the_data_are_in_the_order_of_time_and_skewed(database):
     for table in ("clicks", "sales"):
-        times = [time for (time,) in database.execute(f"SELECT time FROM {table}").fetchall()]
+        times = [time for (time,) in database.execute(f"SELECT time FROM {table} ORDER BY position").fetchall()]
         assert times == sorted(times)
         most, all_days = database.execute(
             f"SELECT max(share), count(*) FROM (SELECT count(*) AS share FROM {table} GROUP BY time // 86400)"
