@@ -1,15 +1,18 @@
 """Every example prints the right result from the command line."""
 
 import ast
+import importlib
 import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
+import penstock as ps
 from penstock.cli.main import cli
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -20,6 +23,21 @@ def printed(target: str) -> list[str]:
     result = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
+
+
+def imported(name):
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+def result_of(query, values, engine):
+    flow, result = ps.Flow("query"), ps.sinks.collect()
+    query(flow.read(ps.sources.items(values))).write(result)
+    flow.run(engine)
+    return result.items
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
@@ -76,11 +94,7 @@ def test_failed_logins_finds_exactly_the_sshd_failures():
 
 
 def test_high_mobility_fraud_finds_the_cloned_phones_as_plain_python_does():
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import high_mobility_fraud as fraud
-    finally:
-        sys.path.remove(str(EXAMPLES))
+    fraud = imported("high_mobility_fraud")
     last, expected = {}, Counter()
     for number in range(2000):
         call = fraud.make_call(number)
@@ -97,3 +111,46 @@ def test_high_mobility_fraud_finds_the_cloned_phones_as_plain_python_does():
         found[phone, float(start)] = int(times)
     assert found == expected
     assert {phone for phone, _ in found} == {"312-555-0007", "312-555-0023"}
+
+
+@pytest.mark.parametrize("engine", ["sequential", "local"])
+def test_twitter_topics_are_those_that_sql_finds(engine):
+    twitter = imported("twitter_topics")
+    tweets = [twitter.make_tweet(number, seed=5) for number in range(4000)]
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE tweets (time double, text varchar)")
+        database.execute("INSERT INTO tweets FROM (SELECT unnest(?), unnest(?))", list(map(list, zip(*tweets))))
+        expected = database.execute(
+            r"""
+            WITH words AS (
+              SELECT time, regexp_split_to_array(
+                regexp_replace(lower(text), 'https?://\S+|@\w+|[^a-z\s]', '', 'g'), '\s+') AS found
+              FROM tweets WHERE text NOT LIKE 'RT @%'
+            )
+            SELECT CASE WHEN list_has_any(found, ['jobs', 'taxes', 'trade', 'wages']) THEN 'economy'
+                WHEN list_has_any(found, ['doctors', 'hospital', 'insurance', 'medicine']) THEN 'health'
+                WHEN list_has_any(found, ['ballot', 'debate', 'poll', 'vote']) THEN 'voting'
+                ELSE 'other' END,
+              floor(time / 60) * 60 AS start, start + 60, count(*)
+            FROM words GROUP BY ALL
+            """
+        ).fetchall()
+    found = result_of(twitter.query, tweets, engine)
+    assert sorted(found) == sorted(expected)
+    assert [window.start for window in found] == sorted(window.start for window in found)
+    by_minute = Counter()
+    for window in found:
+        by_minute[window.start] += window.value
+    assert max(by_minute.values()) > 2 * min(by_minute.values())  # there are spikes
+
+
+@pytest.mark.parametrize("engine", ["sequential", "local"])
+def test_leron_words_are_those_that_sql_makes_and_none_is_missing(engine):
+    leron = imported("leron_words")
+    words = [leron.make_word(number, seed=5) for number in range(4000)]
+    with duckdb.connect() as database:
+        expected = database.execute(
+            "SELECT word || '!!!!!!', length(word) - length(replace(word, '!', '')) FROM (SELECT unnest(?) AS word)",
+            [words],
+        ).fetchall()
+    assert result_of(leron.query, words, engine) == expected

@@ -35,6 +35,12 @@ def test_explain_names_every_operator_and_what_it_reads():
     assert "sink (transactional): out; reads pairs" in text
 
 
+def test_explain_speaks_of_one_replica_in_the_singular():
+    flow = ps.Flow("one")
+    flow.read(ps.sources.items([1])).map(str, replicas=1).write(ps.sinks.null())
+    assert "stateless: map; reads items; 1 replica\n" in flow.explain()
+
+
 def test_mermaid_has_a_node_and_an_edge_for_each():
     text = make_flow().to_mermaid()
     assert text.startswith("---\ntitle: clicks\n---\nflowchart LR\n")

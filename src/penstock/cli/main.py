@@ -1,4 +1,4 @@
-"""`penstock`: run, explain, check and show flows.
+"""`penstock`: run, explain, check and show flows, and make data for them.
 
 Exit codes: 0 the flow has ended well, 1 it failed while it ran or engines differ, 2 it can't run or the command is
 wrong, 130 it was stopped with Ctrl-C, 143 with SIGTERM (once: what was read is let out first; twice: at once).
@@ -124,6 +124,32 @@ def demo(engine: str, clicks: int) -> None:
         click.echo(flow.explain())
         _run(flow, engine, {}, None, True)
         click.echo(show(Path(folder, "busy")))
+
+
+@cli.group()
+def generate() -> None:
+    """Make data of any size, the same for the same seed."""
+
+
+@generate.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    envvar="PENSTOCK_SCALE",
+    help="How much: 1 makes about 900,000 clicks and 560,000 sales.",
+)
+@click.option("--seed", default=0, show_default=True, envvar="PENSTOCK_SEED", help="Where random numbers begin.")
+@click.option("--engine", default="spark", show_default=True, envvar="PENSTOCK_ENGINE", help="What makes it.")
+@engine_options
+@click.option("--report/--no-report", default=True, envvar="PENSTOCK_REPORT", help="Print the report at the end.")
+def tpcxbb(output: Path, scale: float, seed: int, engine: str, options: tuple[str, ...], report: bool) -> None:
+    """Web clickstreams, store sales and items of TPCx-BB, as CSV files in the folder OUTPUT."""
+    from penstock.tpcxbb import make_flow
+
+    _run(make_flow(output, scale, seed), engine, dict(map(parsed_option, options)), None, report)
 
 
 @cli.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

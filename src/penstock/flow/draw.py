@@ -42,7 +42,7 @@ def explain(graph: Graph) -> str:
             describe(node.kind),
             f"reads {reads}" if reads else "",
             f"controlled by {controls}" if controls else "",
-            f"{node.replicas} replicas" if node.replicas else "",
+            f"{node.replicas} replica{'' if node.replicas == 1 else 's'}" if node.replicas else "",
             "" if node.ordered else "unordered",
             "" if node.on_error == "fail" else f"on error: {node.on_error}",
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.connectors.sink import Sink
 from penstock.errors import FlowError
@@ -168,7 +168,13 @@ class Stream(Generic[T]):
         assert isinstance(zipped, Stream)
         return zipped
 
-    def key_by(self, key: Callable[[T], K] | str, *columns: str) -> KeyedStream[K, T]:
+    @overload
+    def key_by(self, key: Callable[[T], K]) -> KeyedStream[K, T]: ...
+
+    @overload
+    def key_by(self, key: str, *columns: str) -> KeyedStream[Any, T]: ...
+
+    def key_by(self, key: Callable[[T], K] | str, *columns: str) -> KeyedStream[Any, T]:
         """Give each value a key: what a function says of it, or what stands in one or more columns."""
         from penstock.flow.keyed import KeyedStream
 
