@@ -7,12 +7,14 @@ clairvoyant plan that knows the load and has, every half second, just as many th
 from __future__ import annotations
 
 import math
+import os
 import random
 import statistics
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import penstock as ps
@@ -281,7 +283,9 @@ def _load(kind: str, capacity: float, draw: random.Random) -> list[tuple[float, 
 class Outcome:
     """One case, judged."""
 
-    case: Case
+    told: str
+    has_gil: bool
+    changes_of_load: int
     best: float
     """Of what the best fixed setting has done, so much was done."""
     fixed: tuple[int, int]
@@ -290,31 +294,32 @@ class Outcome:
     late: float
     """Seconds by which the 99th percentile of latency is above that of always as many threads as cores."""
     moments: int
-    last: float
-    """When the last decision was made."""
-    seconds: float
+    """At which something was decided."""
+
+    @property
+    def moments_per_change(self) -> float:
+        return self.moments / self.changes_of_load
 
 
 def judged(seed: int, elastic: ps.Elastic) -> Outcome:
     case = drawn(seed)
-    began = time.perf_counter()
     report = case.run(elastic=elastic)
-    took = time.perf_counter() - began
     found = {setting: case.run(threads=setting[0], replicas=setting[1]) for setting in _settings(case)}
     best = max(found, key=lambda setting: case.done(found[setting]))
     widest = found[max(found)]
     threads, replicas = _spent(case, report)
     plan = case.clairvoyant()
+    gil = ", GIL" if case.has_gil else ""
     return Outcome(
-        case,
+        f"{seed}: {case.topology}, {case.load}, {case.cores} cores{gil}",
+        case.has_gil,
+        case.changes_of_load,
         case.done(report) / max(1e-9, case.done(found[best])),
         best,
         threads / plan[0],
         replicas / plan[1],
         report.latency.p99 - widest.latency.p99,
         len({one.time for one in report.decisions}),
-        max((one.time for one in report.decisions), default=0.0),
-        took,
     )
 
 
@@ -341,50 +346,34 @@ def _integral(decisions: Sequence[Any], first: int) -> float:
     return total + (SECONDS - since) * level
 
 
-def storms(count: int, seed: int, period: float) -> None:
-    print(f"\nStorms: {count} drawn cases from seed {seed}, {SECONDS:g} simulated seconds each, period {period:g} s")
+def storms(count: int, seed: int) -> None:
+    print(f"\nStorms: {count} drawn cases from seed {seed}, {SECONDS:g} simulated seconds each")
     shown("case", "of best fixed", "threads", "replicas", "p99 later (s)", "moments", "per change")
     outcomes = []
-    for number in range(seed, seed + count):
-        one = judged(number, ps.Elastic(period=period))
-        outcomes.append(one)
-        gil = ", GIL" if one.case.has_gil else ""
-        shown(
-            f"{one.case.seed}: {one.case.topology}, {one.case.load}, {one.case.cores} cores{gil}",
-            f"{one.best:.3f} {one.fixed}",
-            f"{one.threads:.2f}",
-            f"{one.replicas:.2f}",
-            f"{one.late:+.2f}",
-            f"{one.moments}",
-            f"{one.moments / one.case.changes_of_load:.1f}",
-        )
-    for name, cases in (
-        ("without a GIL", [o for o in outcomes if not o.case.has_gil]),
-        (
-            "under a GIL",
-            [o for o in outcomes if o.case.has_gil],
-        ),
-    ):
-        if cases:
-            best = sorted(one.best for one in cases)
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for one in pool.map(partial(judged, elastic=ps.Elastic()), range(seed, seed + count)):
+            outcomes.append(one)
             shown(
-                f"{name}: {len(cases)} cases, of best fixed",
-                f"median {statistics.median(best):.3f}",
-                f"worst {best[0]:.3f}",
+                one.told,
+                f"{one.best:.3f} {one.fixed}",
+                f"{one.threads:.2f}",
+                f"{one.replicas:.2f}",
+                f"{one.late:+.2f}",
+                f"{one.moments}",
+                f"{one.moments_per_change:.1f}",
             )
-    shown(
-        "thread-seconds of the clairvoyant",
-        *_median_and_worst([one.threads for one in outcomes if not one.case.has_gil]),
-    )
-    shown(
-        "replica-seconds of the clairvoyant",
-        *_median_and_worst([one.replicas for one in outcomes if not one.case.has_gil]),
-    )
-    shown("p99 later by, seconds", *_median_and_worst([one.late for one in outcomes]))
-    shown(
-        "moments per change of load", *_median_and_worst([one.moments / one.case.changes_of_load for one in outcomes])
-    )
-
-
-def _median_and_worst(figures: Sequence[float]) -> tuple[str, str]:
-    return f"median {statistics.median(figures):.2f}", f"worst {max(figures):.2f}"
+    free = [one for one in outcomes if not one.has_gil]
+    for name, cases in ("without a GIL", free), ("under a GIL", [one for one in outcomes if one.has_gil]):
+        if cases:
+            best = [one.best for one in cases]
+            found = f"median {statistics.median(best):.3f}", f"worst {min(best):.3f}"
+            shown(f"{name}: {len(cases)} cases, of best fixed", *found)
+    figures: dict[str, list[float]] = {
+        "thread-seconds of the clairvoyant": [one.threads for one in free],
+        "replica-seconds of the clairvoyant": [one.replicas for one in free],
+        "p99 later by, seconds": [one.late for one in outcomes],
+        "moments per change of load": [one.moments_per_change for one in outcomes],
+    }
+    for name, values in figures.items():
+        if values:
+            shown(name, f"median {statistics.median(values):.2f}", f"worst {max(values):.2f}")
