@@ -30,6 +30,10 @@ FLOW = ["read", "add", "run", "start", "explain", "to_mermaid", "dead_letters", 
     ("owner", "names"),
     [
         (
+            ps.controllers,
+            ["Bottleneck", "Demand", "Figure7", "Helping", "Predictive", "Trend", "Utilisation"],
+        ),
+        (
             ps,
             [
                 "Flow",

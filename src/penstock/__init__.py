@@ -10,7 +10,7 @@
 [('to', 2), ('be', 2)]
 """
 
-from penstock import costs, engines, rates, sinks, sources, spark, windows
+from penstock import controllers, costs, engines, rates, sinks, sources, spark, windows
 from penstock.connectors.sink import Delivery, Rejected, Sink, SinkWriter
 from penstock.connectors.source import Chunk, Source, Split, Unreadable
 from penstock.elasticity.changes import Change
@@ -66,6 +66,7 @@ __all__ = [
     "Stream",
     "Unreadable",
     "WindowResult",
+    "controllers",
     "costs",
     "engines",
     "rates",

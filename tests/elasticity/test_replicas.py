@@ -423,3 +423,27 @@ def test_what_the_loop_discards_has_not_happened():
 
 def test_those_with_a_number_of_their_own_are_not_helped():
     assert Helping().decide(stages(full_helped=0.9, can_be_helped=False)) == []
+
+
+def two_in_sequence(first, second, full_first, full_second, throughput):
+    return flow(
+        source(100),
+        operator("first", 100, 0.001, full_share=full_first, replicas=first),
+        operator("second", throughput, 0.001, before="first", full_share=full_second, replicas=second),
+    )
+
+
+def test_a_replica_is_kept_whose_output_is_congested_now():
+    """It brought nothing, because the bottleneck has moved on to the next one."""
+    controller = Bottleneck()
+    assert wanted(controller.decide(two_in_sequence(2, 2, 0.9, 0.0, 1000))) == {"first": 3}
+    assert wanted(controller.decide(two_in_sequence(3, 2, 0.9, 0.9, 1000))) == {"second": 3}
+
+
+def test_an_operator_is_left_alone_for_a_while_only():
+    controller, times = Bottleneck(), []
+    for second in range(60):
+        signals = replace(two_in_sequence(2 + bool(times and times[-1] == second - 1), 2, 0.9, 0.0, 1000), time=second)
+        if wanted(controller.decide(signals)) == {"first": 3}:
+            times.append(second)
+    assert times == [0, 11, 32]  # after ten seconds, then after twenty

@@ -191,3 +191,16 @@ def test_trend_leaves_room_for_bursts():
     """Nine on average are busy: half as many more are kept for when more are."""
     (change,) = Trend().decide(signals(64, 1000, 9 / 64))
     assert change.after == 14
+
+
+@pytest.mark.parametrize("controller", [Figure7, Trend])
+def test_a_thread_that_is_held_for_ever_is_not_waited_for(controller):
+    chosen = controller()
+    found = follow(chosen, lambda level: (1000 * min(level, 16), 99), level=2, periods=60, stuck_threads=1)
+    assert found[:4] == [2] * 4
+    assert found[-1] >= 12
+
+
+def test_figure_7_with_levels_that_are_not_linear_passes_where_one_more_is_five_percent():
+    found = follow(Figure7(growth=1.25), lambda level: (1000 * min(level, 40), 99), level=1, periods=60)
+    assert max(found) >= 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,15 +52,31 @@ class Record:
     """How many of them these figures are the average of."""
 
 
-class Figure7(Controller):
-    """The algorithm of figure 7 as it is printed: levels one by one, and no memory; for comparison.
+def levels(least: int, most: int, growth: float) -> list[int]:
+    """Numbers of threads, each so many times the one before, and at least one more.
 
-    `rule` is the number, in the paper's list, of the one that was last followed.
+    >>> levels(1, 20, 1.5)
+    [1, 2, 3, 5, 8, 12, 18, 20]
+    """
+    found = [least]
+    while found[-1] < most:
+        found.append(min(most, max(found[-1] + 1, math.ceil(found[-1] * growth))))
+    return found
+
+
+class Figure7(Controller):
+    """The algorithm of figure 7 as it is printed, with no memory; for comparison.
+
+    Its levels are one by one, or, where they need not be linear, each `growth` times the one below. `rule` is the
+    number, in the paper's list, of the one that was last followed.
     """
 
     name = "figure-7"
 
-    def __init__(self, sensitivity: float = SENSITIVITY, most_system_cpu: float = MOST_SYSTEM_CPU) -> None:
+    def __init__(
+        self, sensitivity: float = SENSITIVITY, most_system_cpu: float = MOST_SYSTEM_CPU, growth: float = 1.0
+    ) -> None:
+        self._growth = growth
         self._sensitivity = sensitivity
         self._most_system_cpu = most_system_cpu
         self._records: dict[int, Record] = {}
@@ -98,8 +115,11 @@ class Figure7(Controller):
 
     def neighbours(self, signals: Signals) -> tuple[int | None, int | None]:
         level = signals.threads
-        below = level - 1 if level > signals.least_threads else None
-        return below, level + 1 if level < signals.useful_threads else None
+        found = levels(signals.least_threads, signals.most_threads, self._growth)
+        place = bisect_left(found, level)
+        below = found[place - 1] if place else None
+        above = next((one for one in found[place:] if one > level), None)
+        return below, above if above is not None and above <= signals.useful_threads else None
 
     def _followed(self, signals: Signals, below: int | None, above: int | None) -> tuple[int, int]:
         """The rule that applies, and the level that it leads to."""
