@@ -203,7 +203,7 @@ def test_what_has_no_meaning_in_stages_is_not_done(change):
 
 
 def test_the_loop_closes_after_each_batch():
-    """Six seconds of work in a batch every two: decided after the second batch, and applied at once."""
+    """Six seconds of work in a batch every two: executors are asked for at once, and stages use them when they come."""
     plan, clock, decisions = flow_of("work", "counted"), FakeClock(), []
     engine = Engine(plan, slots=1)
     steering = BatchSteering(plan, ps.Elastic().for_batches(), engine, clock, 2.0, decisions)
@@ -211,6 +211,12 @@ def test_the_loop_closes_after_each_batch():
         clock.move_to(6.5 * batch)
         engine.report, engine.came = read(600 * batch, work=6.0 * batch, counted=0.0), 650.0 * batch
         steering.after_batch(6.5)
-    assert [one.signals["what"] for one in decisions] == ["executors", "replicas"]
+        engine.supply = SlotSupply(engine.asked[0], least=1, most=16)
+    assert [(one.signals["what"], one.time) for one in decisions] == [
+        ("executors", 6.5),
+        ("rows", 6.5),
+        ("replicas", 13.0),
+        ("rows", 13.0),
+    ]
     assert engine.asked == [decisions[0].after]
-    assert engine.tasks[plan.group_of("work").number] == decisions[1].after > 1
+    assert engine.tasks[plan.group_of("work").number] == decisions[2].after == engine.asked[0] > 1

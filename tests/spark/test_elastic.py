@@ -3,7 +3,7 @@
 import pytest
 
 import penstock as ps
-from penstock.elasticity.predictive import Admitting
+from penstock.elasticity.batching import Admitting
 from penstock.elasticity.signals import Batches, OperatorSignals, Signals
 
 
