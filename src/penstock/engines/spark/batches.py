@@ -64,6 +64,8 @@ class BatchRunner:
         """How many tasks each group has from the next batch on."""
         self.rows = 0
         """How many tuples the last batch has read."""
+        self.spent: dict[str, float] = {}
+        """How long the tasks that read each source have worked in the last batch."""
         self._written: list[str] = []
         """Files that are not needed once a batch is done."""
         self._make_stages = make_stages or _stages_on_spark
@@ -91,7 +93,9 @@ class BatchRunner:
             admitted.closes,
             spark,
         )
+        spent = self._spent_by_source()
         self._count(reports)
+        self.spent = {name: after - spent[name] for name, after in self._spent_by_source().items()}
         self._completed.update(*(report.completed for report in reports))
         self.sources_ahead = self._sources_ahead(reports)
         for name in (*self._written, *admitted.files):
@@ -102,6 +106,14 @@ class BatchRunner:
         in_sinks = self._commits.publisher.failed()
         return {
             name: replace(counts, failed=counts.failed + in_sinks.get(name, 0)) for name, counts in self._counts.items()
+        }
+
+    def _spent_by_source(self) -> dict[str, float]:
+        """What the operators that run where a source is read were busy for, in all batches that were counted."""
+        plan = self._plan
+        return {
+            source.name: sum(self._counts[node.name].busy_seconds for node in plan.group_of(source.name).nodes)
+            for source in plan.graph.sources
         }
 
     def readers(self) -> dict[str, int]:
