@@ -20,6 +20,7 @@ class Engine:
         self.supply = SlotSupply(slots, least=1, most=16)
         self.report = {}
         self.came = None
+        self.hot = {}
         self.asked = []
 
     def admit_rows(self, rows):
@@ -37,6 +38,9 @@ class Engine:
 
     def offered(self):
         return self.came
+
+    def hottest(self):
+        return self.hot
 
 
 def flow_of(*names, **options):
@@ -125,6 +129,14 @@ def test_each_source_has_a_share_of_what_comes():
     operators = plant.signals().operators
     assert {name: operators[name].received for name in counts} == counts
     assert dict(operators["of-b"].inputs) == {"b": 70}
+
+
+def test_the_share_of_the_hottest_key_is_told():
+    plan = flow_of("work", "counted")
+    plant, engine, _ = plant_of(plan)
+    engine.report, engine.hot = read(100, work=1.0, counted=1.0), {plan.group_of("counted").number: 0.8}
+    operators = plant.signals().operators
+    assert (operators["work"].hottest_share, operators["counted"].hottest_share) == (0.0, 0.8)
 
 
 # How many tasks

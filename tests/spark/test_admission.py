@@ -1,4 +1,4 @@
-"""What the driver admits is cut into parts that are worth a task: by what they have cost, and at first by their number."""
+"""What the driver admits is cut into parts that are worth a task: by what they have cost, at first by their number."""
 
 import pytest
 

@@ -147,6 +147,9 @@ class MicroBatches:
     def counts(self) -> Mapping[str, OperatorReport]:
         return self._stages.charged(self._registry.counts())
 
+    def hottest(self) -> Mapping[int, float]:
+        return self._stages.hottest()
+
     def offered(self) -> float | None:
         counts = [cell.offered() for cell in self._registry.cells if isinstance(cell, SourceCell)]
         return None if not counts or None in counts else sum(count for count in counts if count is not None)
