@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from elasticity.batches import batches
 from elasticity.executors import cluster
 from elasticity.helping import leron
 from elasticity.overhead import overhead, spark_overhead
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> None:
         "overhead": lambda: overhead(10.0 * scale),
         "spark-overhead": spark_overhead,
         "cluster": cluster,
+        "batches": lambda: batches(max(300.0, 1200.0 * scale)),
         "storms": lambda: storms(options.cases if not scale < 1 else 12, options.seed),
     }
     parser.add_argument("--only", choices=parts)

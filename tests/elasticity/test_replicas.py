@@ -12,7 +12,7 @@ from penstock.elasticity.bottleneck import Bottleneck
 from penstock.elasticity.helping import Helping
 from penstock.elasticity.learning import EdgeShares
 from penstock.elasticity.predictive import Predictive
-from penstock.elasticity.signals import Batches, OperatorSignals, Signals
+from penstock.elasticity.signals import OperatorSignals, Signals
 
 
 def flow(*operators, seconds=1.0, **others):
@@ -244,61 +244,6 @@ def test_at_its_fixed_point_it_is_idle(rate, cost):
         replicas = wanted(controller.decide(flow(source(int(rate)), one, offered_rate=rate))).get("op", replicas)
     one = operator("op", int(rate), cost, replicas=replicas)
     assert controller.decide(flow(source(int(rate)), one, offered_rate=rate)) == []
-
-
-def test_stages_one_after_another_share_their_slots():
-    """Two stages of 1.5 and 0.5 seconds of work a second, batches of 2 s of which 0.4 are fixed."""
-    signals = flow(
-        source(1000),
-        operator("a", 1000, 0.0015),
-        operator("b", 1000, 0.0005, before="a"),
-        operator("cheap", 1000, 1e-5, before="b"),
-        offered_rate=1000.0,
-        threads=1,
-        batches=Batches(interval_seconds=2.0, fixed_seconds=0.4, rows=1000),
-    )
-    changes = Predictive().decide(signals)
-    slots = math.ceil(2.01 * 2.0 / 1.6)
-    assert [(change.what, change.after) for change in changes] == [
-        ("executors", slots),
-        ("replicas", slots),
-        ("replicas", slots),
-    ]  # and a stage with 20 ms of work has one task
-
-
-def in_batches(rate, slots, tasks, **others):
-    """A stage of 10 ms a tuple, in batches of two seconds without a fixed part."""
-    return flow(
-        source(int(2 * rate)),
-        operator("op", int(2 * rate), 0.01, replicas=tasks),
-        seconds=2.0,
-        offered_rate=rate,
-        threads=slots,
-        batches=Batches(interval_seconds=2.0, fixed_seconds=0.0, rows=int(2 * rate)),
-        **others,
-    )
-
-
-def test_tasks_wait_for_the_executors_that_were_asked_for():
-    """Otherwise stages would get the tasks that present executors can run, and then again those for all."""
-    controller = Predictive(grace=1)
-    changes = controller.decide(in_batches(400.0, slots=1, tasks=1))
-    assert [(change.what, change.after) for change in changes] == [("executors", 4), ("replicas", 4)]
-    assert controller.decide(in_batches(400.0, slots=1, tasks=4, stuck_threads=3)) == []
-    assert controller.decide(in_batches(400.0, slots=4, tasks=4)) == []
-
-
-def test_a_stage_has_no_more_tasks_than_slots():
-    """Seven equal tasks on six slots take as long as twelve."""
-    changes = Predictive(grace=1).decide(in_batches(100.0, slots=6, tasks=7, least_threads=6))
-    assert [(change.what, change.after) for change in changes] == [("replicas", 6)]
-
-
-def test_slots_that_are_hardly_too_many_stay():
-    """Work for 3.95 slots: five are one too many, but four would have no room for a batch that is a little larger."""
-    controller = Predictive(grace=1)
-    for _ in range(5):
-        assert controller.decide(in_batches(395.0, slots=5, tasks=5)) == []
 
 
 # C-Stream, algorithm 9

@@ -20,6 +20,7 @@ class Engine:
         self.supply = SlotSupply(slots, least=1, most=16)
         self.report = {}
         self.came = None
+        self.hot = {}
         self.asked = []
 
     def admit_rows(self, rows):
@@ -37,6 +38,9 @@ class Engine:
 
     def offered(self):
         return self.came
+
+    def hottest(self):
+        return self.hot
 
 
 def flow_of(*names, **options):
@@ -127,6 +131,14 @@ def test_each_source_has_a_share_of_what_comes():
     assert dict(operators["of-b"].inputs) == {"b": 70}
 
 
+def test_the_share_of_the_hottest_key_is_told():
+    plan = flow_of("work", "counted")
+    plant, engine, _ = plant_of(plan)
+    engine.report, engine.hot = read(100, work=1.0, counted=1.0), {plan.group_of("counted").number: 0.8}
+    operators = plant.signals().operators
+    assert (operators["work"].hottest_share, operators["counted"].hottest_share) == (0.0, 0.8)
+
+
 # How many tasks
 
 
@@ -203,7 +215,7 @@ def test_what_has_no_meaning_in_stages_is_not_done(change):
 
 
 def test_the_loop_closes_after_each_batch():
-    """Six seconds of work in a batch every two: decided after the second batch, and applied at once."""
+    """Six seconds of work in a batch every two: executors are asked for at once, and stages use them when they come."""
     plan, clock, decisions = flow_of("work", "counted"), FakeClock(), []
     engine = Engine(plan, slots=1)
     steering = BatchSteering(plan, ps.Elastic().for_batches(), engine, clock, 2.0, decisions)
@@ -211,6 +223,12 @@ def test_the_loop_closes_after_each_batch():
         clock.move_to(6.5 * batch)
         engine.report, engine.came = read(600 * batch, work=6.0 * batch, counted=0.0), 650.0 * batch
         steering.after_batch(6.5)
-    assert [one.signals["what"] for one in decisions] == ["executors", "replicas"]
+        engine.supply = SlotSupply(engine.asked[0], least=1, most=16)
+    assert [(one.signals["what"], one.time) for one in decisions] == [
+        ("executors", 6.5),
+        ("rows", 6.5),
+        ("replicas", 13.0),
+        ("rows", 13.0),
+    ]
     assert engine.asked == [decisions[0].after]
-    assert engine.tasks[plan.group_of("work").number] == decisions[1].after > 1
+    assert engine.tasks[plan.group_of("work").number] == decisions[2].after == engine.asked[0] > 1

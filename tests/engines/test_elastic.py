@@ -200,7 +200,7 @@ def test_micro_batches_get_executors_when_they_need_them():
         costs={"work": 0.005},
         trigger=2.0,
         seconds=300,
-        elastic=ps.Elastic(most_threads=16),
+        elastic=ps.Elastic(most_threads=16, drain_seconds=60.0),
     )
     asked = decided(report, "executors")
     assert 6 <= max(after for _, _, after in asked) <= 9

@@ -502,7 +502,7 @@ def test_every_flow_gives_what_it_always_gives_in_batches(flow):
 def counted(source):
     flow = ps.Flow("batches")
     stream = flow.read(source, name="in").map(lambda x: x, name="work")
-    stream.key_by(lambda x: x % 10).count(name="count").write(ps.sinks.null(), name="out")
+    stream.key_by(lambda x: x % 100).count(name="count").write(ps.sinks.null(), name="out")
     return flow
 
 

@@ -1,9 +1,11 @@
 """Elasticity on Spark, on one machine: tasks follow the work, and what can't be changed says so."""
 
+import time
+
 import pytest
 
 import penstock as ps
-from penstock.elasticity.predictive import Admitting
+from penstock.elasticity.batching import Admitting
 from penstock.elasticity.signals import Batches, OperatorSignals, Signals
 
 
@@ -24,6 +26,22 @@ def test_stages_with_little_to_do_have_one_task():
     changes = {one.operator: one.after for one in report.decisions if one.signals.get("what") == "replicas"}
     assert changes["add"] == changes["seen"] == 1
     assert report.operators["seen"].replicas == 1
+
+
+def slowly(n):
+    from pyspark import TaskContext
+
+    time.sleep(0.004)
+    return n, TaskContext.get().partitionId()
+
+
+def test_a_small_batch_of_dear_tuples_is_more_than_one_task():
+    flow, sink = ps.Flow("dear"), ps.sinks.collect()
+    flow.read(ps.sources.items(range(1200)), name="in").map(slowly, name="slowly").write(sink, name="out")
+    flow.run(ps.engines.Spark(parallelism=4))
+    assert [n for n, _ in sink.items] == list(range(1200))
+    tasks = [task for _, task in sink.items]
+    assert [tasks.count(task) for task in range(4)] == [300] * 4
 
 
 class Looks(ps.Controller):

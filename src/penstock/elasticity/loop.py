@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.elasticity.batching import BATCHES_DRAIN, Admitting, Batching
 from penstock.elasticity.bottleneck import Bottleneck
 from penstock.elasticity.changes import Change, SetReplicas, SetThreads
 from penstock.elasticity.demand import Demand
 from penstock.elasticity.helping import Helping
-from penstock.elasticity.predictive import Admitting, Predictive
+from penstock.elasticity.predictive import Predictive
 from penstock.elasticity.signals import Controller, Signals
 from penstock.elasticity.threads import Figure7, Trend, Utilisation
 from penstock.errors import FlowError, PolicyError, describe_exception, short_repr
@@ -89,8 +90,13 @@ class Elastic:
         return _LOOK_SECONDS if "demand" in (self.threads, self.replicas) else _SETTLED_LOOK_SECONDS
 
     def for_batches(self) -> Elastic:
-        """On an engine that runs stage after stage: threads are its slots, and none idles beside a busy stage."""
-        replicas = "predictive" if self.replicas == "demand" else self.replicas
+        """On an engine that runs stage after stage: threads are its slots, and none idles beside a busy stage.
+
+        There, `"demand"` and `"predictive"` are the same: executors, tasks and rows in one decision.
+        """
+        replicas: str | Controller = self.replicas
+        if replicas in ("demand", "predictive"):
+            replicas = Batching(self.drain_seconds or BATCHES_DRAIN)
         return replace(self, threads="fixed", replicas=replicas, helping=False)
 
     def controllers(self) -> list[Controller]:
@@ -100,7 +106,8 @@ class Elastic:
             chosen = [Demand(self.drain_seconds or _DEMAND_DRAINS)]  # one decision about both
         else:
             chosen = [self._resolved(self.replicas, _REPLICAS), self._resolved(self.threads, _THREADS)]
-        chosen.append(Admitting())
+        if not isinstance(self.replicas, Batching):
+            chosen.append(Admitting())
         if self.helping:
             chosen.append(Helping() if self.helping is True else _own_copy(self.helping))
         return [one for one in chosen if one is not None]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.elasticity.changes import AdmitRows, Change, SetExecutors, SetReplicas
+from penstock.elasticity.changes import Change, SetReplicas
 from penstock.elasticity.forecast import Forecast
-from penstock.elasticity.learning import Learnt, RunningRatio
+from penstock.elasticity.learning import Learnt
 from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _FADING = 0.7
@@ -25,7 +25,6 @@ _DEAD_BAND = 1.05
 """So many times the work must fit into fewer replicas before the others go."""
 _CLEARLY_LESS = 3.0
 """A rate that has fallen by so many times what it usually changes by is no noise."""
-_TASK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,6 @@ class Predictive(Controller):
         if rate is None:
             return []
         demands = self.demands(signals, rate)
-        if signals.batches is not None:
-            return self._tasks(signals, demands)
         reason = self._reason(signals, rate)
         has_gone = rate * _DEAD_BAND + _CLEARLY_LESS * self._rate.noise < self._sized_for
         at_most = self.demands(signals, rate + self._rate.noise)
@@ -158,67 +155,3 @@ class Predictive(Controller):
         behind = f" and {waiting:,} wait" if waiting > rate * signals.seconds else ""
         guess = f" ({self._rate.best})" if rate > self._rate.now * (1 + self._headroom) else ""
         return f"{rate:,.0f} tuples/s are expected{guess}{behind}, for which it has"
-
-    # Stages one after another
-
-    def _tasks(self, signals: Signals, demands: Mapping[str, Work]) -> Sequence[Change]:
-        """Slots for all that a batch has to do in its interval; as many tasks in each stage as have enough to do."""
-        batches = signals.batches
-        assert batches is not None
-        interval, slots = batches.interval_seconds, signals.threads
-        changes: list[Change] = []
-        if signals.stuck_threads:
-            return changes  # executors that were asked for have not come, and stages have tasks for them
-        if interval > batches.fixed_seconds:
-            work = sum(demand.cores for demand in demands.values())  # seconds of work a second
-            room = interval - batches.fixed_seconds
-            wanted, roomy = (
-                self._slots(signals, batches.slots_each, count)
-                for count in (work * interval / room - _SLACK, work * interval / room * _DEAD_BAND)
-            )
-            settled = self._settled(OperatorSignals("", replicas=slots), wanted, roomy)
-            if settled != slots:
-                reason = f"{work:.2f} seconds of work come in a second, and a batch has {room:.2f} of {interval:g} s"
-                changes.append(SetExecutors(before=slots, after=settled, reason=reason))
-            slots = settled
-        for name, demand in demands.items():
-            one = signals.operators[name]
-            seconds = demand.cores * interval if interval else one.busy_seconds
-            tasks = max(1, min(slots, math.ceil(seconds / _TASK_SECONDS)))
-            # More tasks than slots would take turns, and the last of them would have most slots for themselves.
-            settled = min(self._settled(one, tasks, tasks), slots)
-            settled = min(max(settled, one.least_replicas), one.most_replicas)
-            if settled != one.replicas:
-                reason = f"{seconds:.2f} s of work in a batch, on {slots} slots"
-                changes.append(SetReplicas(name, before=one.replicas, after=settled, reason=reason))
-        return changes
-
-    def _slots(self, signals: Signals, each: int, count: float) -> int:
-        """Whole executors, within bounds."""
-        slots = math.ceil(max(1, math.ceil(count)) / each) * each
-        return min(max(slots, signals.least_threads), signals.most_threads)
-
-
-class Admitting(Controller):
-    """As many tuples in a batch as its interval can hold, so that a backlog is not one endless batch."""
-
-    name = "admission"
-    settles = False
-
-    def __init__(self, least_rows: int = 1000) -> None:
-        self._least_rows = least_rows
-        self._row_cost = RunningRatio()
-
-    def decide(self, signals: Signals) -> Sequence[Change]:
-        batches = signals.batches
-        if batches is None or not batches.rows or batches.interval_seconds <= batches.fixed_seconds:
-            return []
-        self._row_cost.add(signals.busy_seconds, batches.rows, signals.seconds)
-        if not (cost := self._row_cost.value):
-            return []
-        room = batches.interval_seconds - batches.fixed_seconds
-        fits = max(self._least_rows, int(room * signals.threads / cost))
-        if 0.8 <= fits / max(1, batches.most_rows) <= 1.25:
-            return []
-        reason = f"{room:.2f} s of a batch on {signals.threads} slots hold so many at {cost * 1e6:,.1f} µs"
-        return [AdmitRows(before=batches.most_rows, after=fits, reason=reason)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.elasticity.loop import Elastic
 from penstock.elasticity.signals import Batches, OperatorSignals, Signals
@@ -44,6 +44,8 @@ class BatchEnd:
     interval_seconds: float
     most_rows: int
     offered: float | None
+    hottest: Mapping[int, float] = field(default_factory=dict)
+    """By keyed group."""
 
 
 class BatchMeter:
@@ -124,6 +126,7 @@ class BatchMeter:
             replicas=end.tasks[group.number],
             least_replicas=least,
             most_replicas=most,
+            hottest_share=end.hottest.get(group.number, 0.0),
         )
 
     def _bounds(self, group: Group) -> tuple[int, int]:

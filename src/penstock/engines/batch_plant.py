@@ -44,6 +44,10 @@ class Adjustable(Protocol):
         """Of all batches."""
         ...
 
+    def hottest(self) -> Mapping[int, float]:
+        """By keyed group, the share of its tuples that only one task can work on, because they have one key."""
+        ...
+
     def offered(self) -> float | None:
         """Tuples that have come to all sources; `None` where they can be read as fast as one likes."""
         ...
@@ -78,6 +82,7 @@ class BatchPlant:
                 interval_seconds=self._interval_seconds,
                 most_rows=engine.most_rows,
                 offered=engine.offered(),
+                hottest=engine.hottest(),
             )
         )
 

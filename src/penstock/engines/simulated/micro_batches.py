@@ -22,8 +22,9 @@ class Executors:
 
     >>> executors = Executors(2, most=8, start_seconds=6.0)
     >>> executors.request(4, now=10.0)
-    >>> executors.slots(15.0), executors.slots(16.0)
-    (2, 4)
+    >>> executors.request(5, now=12.0)
+    >>> executors.slots(15.0), executors.slots(16.0), executors.slots(18.0)
+    (2, 4, 5)
     >>> executors.request(1, now=20.0)
     >>> executors.slots(20.0)
     1
@@ -33,23 +34,25 @@ class Executors:
         self._slots = slots
         self._most = most
         self._start_seconds = start_seconds
-        self._requested = (slots, 0.0)
+        self._coming: list[tuple[int, float]] = []
+        """How many there will be, and from when on."""
 
     def request(self, slots: int, now: float) -> None:
-        """Fewer at once, more when they have started."""
+        """Fewer at once, more when they have started; what was asked for before comes when it would have come."""
         self._slots = min(self.slots(now), slots)
-        self._requested = (slots, now + self._start_seconds)
+        coming = [(min(count, slots), ready) for count, ready in self._coming if self._slots < slots]
+        self._coming = [*coming, (slots, now + self._start_seconds)]
 
     def slots(self, now: float) -> int:
-        slots, ready = self._requested
-        if now >= ready:
-            self._slots = slots
+        self._slots = max(self._slots, *(count for count, ready in self._coming if now >= ready), 0)
+        self._coming = [(count, ready) for count, ready in self._coming if now < ready and count > self._slots]
         return self._slots
 
     def supply(self, now: float) -> SlotSupply:
         """What there is, what may be asked for, and what was."""
-        slots, (requested, _) = self.slots(now), self._requested
-        return SlotSupply(slots, least=1, most=self._most, awaited=max(0, requested - slots))
+        slots = self.slots(now)
+        requested = max((count for count, _ in self._coming), default=slots)
+        return SlotSupply(slots, least=1, most=self._most, awaited=requested - slots)
 
 
 class MicroBatches:
@@ -143,6 +146,9 @@ class MicroBatches:
 
     def counts(self) -> Mapping[str, OperatorReport]:
         return self._stages.charged(self._registry.counts())
+
+    def hottest(self) -> Mapping[int, float]:
+        return self._stages.hottest()
 
     def offered(self) -> float | None:
         counts = [cell.offered() for cell in self._registry.cells if isinstance(cell, SourceCell)]

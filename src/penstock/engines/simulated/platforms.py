@@ -14,6 +14,7 @@ from penstock.engines.simulated.charging import Charging, Spend
 from penstock.engines.simulated.cooling import CoolingPort
 from penstock.engines.simulated.machine import Machine
 from penstock.engines.simulated.micro_batches import Executors, MicroBatches
+from penstock.engines.simulated.skew import Skew
 from penstock.engines.simulated.stages import Ledger, Stages
 from penstock.engines.simulated.timeline import Timeline
 from penstock.engines.simulated.timing import Modelled, VirtualClock, VirtualCpu
@@ -142,7 +143,8 @@ class VirtualBatches(Platform):
     ) -> None:
         self.clock = FakeClock()
         self._ledger = Ledger()
-        self.stages = Stages(plan, machine, self._ledger, parallelism)
+        self._skew = Skew(plan)
+        self.stages = Stages(plan, machine, self._ledger, self._skew, parallelism)
         sources = [node.name for node in plan.graph.sources]
         executors = Executors(slots, most_slots, machine.executor_start_seconds)
         self.batches = MicroBatches(sources, self.stages, self.clock, executors, trigger_seconds, batch_rows)
@@ -157,7 +159,7 @@ class VirtualBatches(Platform):
         return replace(settings, on_loop=self._charging.charge_loop, has_event_loop=False, replicas=1)
 
     def charged(self, graph: Graph) -> Graph:
-        return self._charging.charged(graph)
+        return self._skew.counted(self._charging.charged(graph))
 
     def gauge(self) -> Gauge:
         return virtual_gauge(self._slots, self.clock, has_gil=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.engines.batch_tasks import first_tasks
 from penstock.engines.simulated.machine import Machine
+from penstock.engines.simulated.skew import Skew
 from penstock.observe.report import OperatorReport
 from penstock.plan.groups import Group, Plan
 
@@ -34,8 +35,15 @@ class GroupWork:
     """What one group has to do in a batch."""
 
     seconds: float
-    """Of all its tasks, which have equally much to do."""
+    """Of all its tasks."""
     tasks: int
+    shares: Sequence[float] | None = None
+    """What each of them has of it; `None` where they have equally much to do."""
+
+    def seconds_by_task(self) -> list[float]:
+        if self.shares is None:
+            return [self.seconds / self.tasks] * self.tasks
+        return [self.seconds * share for share in self.shares]
 
 
 def stage_seconds(groups: Iterable[GroupWork], slots: int) -> float:
@@ -43,20 +51,23 @@ def stage_seconds(groups: Iterable[GroupWork], slots: int) -> float:
 
     >>> stage_seconds([GroupWork(6.0, tasks=3)], slots=8), stage_seconds([GroupWork(6.0, tasks=3)], slots=2)
     (2.0, 4.0)
+    >>> stage_seconds([GroupWork(6.0, tasks=3, shares=(0.8, 0.1, 0.1))], slots=8)  # of a hot key
+    4.8
     """
     free_at = [0.0] * slots
     for group in groups:
         if group.seconds:
-            for _ in range(group.tasks):
-                heapq.heapreplace(free_at, free_at[0] + group.seconds / group.tasks)
+            for seconds in group.seconds_by_task():
+                heapq.heapreplace(free_at, free_at[0] + seconds)
     return max(free_at)
 
 
 class Stages:
     """The stages of a plan, with as many tasks in each as the flow says, or as there is `parallelism`."""
 
-    def __init__(self, plan: Plan, machine: Machine, ledger: Ledger, parallelism: int) -> None:
+    def __init__(self, plan: Plan, machine: Machine, ledger: Ledger, skew: Skew, parallelism: int) -> None:
         self._plan = plan
+        self._skew = skew
         self._machine = machine
         self._ledger = ledger
         self.tasks = first_tasks(plan, parallelism)
@@ -86,7 +97,12 @@ class Stages:
         seconds = sum(spent.get(node.name, 0.0) for node in group.nodes)
         if group.level and group.nodes:
             seconds += received[group.nodes[0].name] * self._machine.exchanged_tuple_seconds
-        return GroupWork(seconds, self._tasks_now[group.number])
+        tasks = self._tasks_now[group.number]
+        return GroupWork(seconds, tasks, self._skew.take(group.number, tasks))
+
+    def hottest(self) -> Mapping[int, float]:
+        """By keyed group, the share of its tuples that only one task can work on."""
+        return self._skew.hottest()
 
     def charged(self, counts: Mapping[str, OperatorReport]) -> dict[str, OperatorReport]:
         """With their tasks, and what they would have spent: while they compute no time passes."""

@@ -46,6 +46,10 @@ class AdjustableSpark:
         counts: Mapping[str, OperatorReport] = self._batches.counts()
         return counts
 
+    def hottest(self) -> Mapping[int, float]:
+        hottest: Mapping[int, float] = self._batches.hottest
+        return hottest
+
     def offered(self) -> float | None:
         offered: float | None = self._admission.offered(self._clock.now())
         return offered

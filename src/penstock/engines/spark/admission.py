@@ -16,6 +16,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.connectors.reached import Progress, Reached, check, read, resume
 from penstock.connectors.source import Chunk, Source, Split
+from penstock.elasticity.learning import RunningRatio
 from penstock.engines.durable.admitted import admitted_name, unprocessed
 from penstock.engines.durable.checkpoint import SPOOL, Checkpoint
 from penstock.engines.durable.steps import reached
@@ -30,7 +31,14 @@ from penstock.state.files import Files
 _LEAST_PART = 8192
 _LEAST_ROWS = 16_384
 _LEAST_BYTES = 1 << 20
-"""Parts that are not worth a task's while are smaller than these."""
+"""Parts that are not worth a task's while are smaller than these, however much is known of what they cost."""
+_LEAST_PART_SECONDS = 0.02
+"""Less work than this is not worth one either."""
+_BATCH_FORGETS = 1.0
+"""A batch counts as much for what a position costs as a second does elsewhere, however long it was."""
+_FIRST_ROWS = 256
+_FIRST_BYTES = 1 << 16
+"""As long as nobody knows what they cost, parts are not smaller than these."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,11 @@ class Admission:
         """How much of each source waits, where that is known."""
         return {cursor.name: left for cursor in self._cursors if (left := cursor.left()) is not None}
 
+    def spent(self, seconds: Mapping[str, float]) -> None:
+        """A batch is over, and the tasks that read these sources have worked for so long on what it took of them."""
+        for cursor in self._cursors:
+            cursor.spent(seconds.get(cursor.name, 0.0))
+
     def stop(self, sources: Collection[str] | None = None) -> None:
         """Nothing more is to be read, from these sources or from all."""
         for cursor in self._cursors:
@@ -170,6 +183,20 @@ class _SourceCursor:
         self.name = name
         self.progress = progress
         self.has_ended = False
+        self._cost = RunningRatio()
+        """Seconds of work for a position."""
+        self._in_batch = 0
+        """How many positions the last batch took; 0 where some are not known."""
+
+    def spent(self, seconds: float) -> None:
+        """So long have tasks worked on what the last batch took."""
+        self._cost.add(seconds, self._in_batch, _BATCH_FORGETS)
+
+    def _worth_a_task(self, first: int, most: int) -> int:
+        """So many positions at least are worth a task: by what they cost, if that is known."""
+        if not self._cost.value:
+            return min(first, most)
+        return max(1, min(most, math.ceil(_LEAST_PART_SECONDS / self._cost.value)))
 
     def end(self) -> None:
         """Nothing more is to be read of it."""
@@ -230,6 +257,8 @@ class _RangeCursor(_SourceCursor):
             parts.append(replace(part, identity=self.progress.identity(split.partition)))
             room -= (_size(split.partition, most) if end is None else end) - split.start
         self.has_ended = self.has_ended or not self._left
+        ends = [part.end for part in parts]
+        self._in_batch = 0 if None in ends else sum(part.reached - part.start for part in parts)
         return parts
 
     def left(self) -> int | None:
@@ -238,7 +267,11 @@ class _RangeCursor(_SourceCursor):
 
     def _part_size(self, most: int, tasks: int) -> int:
         """So that every task has something to do, but not so little that it is not worth a part."""
-        least = min(most, _LEAST_ROWS if self._source.counts_rows else _LEAST_BYTES)
+        counts_rows = self._source.counts_rows
+        worth = self._worth_a_task(
+            _FIRST_ROWS if counts_rows else _FIRST_BYTES, _LEAST_ROWS if counts_rows else _LEAST_BYTES
+        )
+        least = min(most, worth)
         total = sum(most if split.end is None else split.end - split.start for split in self._left)
         return max(1, min(least, most // tasks), -(-min(total, most) // tasks))
 
@@ -305,8 +338,10 @@ class _SpoolCursor(_SourceCursor):
         return self._taken if offered is not None and self.has_ended else offered
 
     def take(self, batch: int, tasks: int, limits: BatchLimits) -> list[Descriptor]:
-        least = max(1, min(_LEAST_PART, limits.rows // tasks))
-        return spooled(self.name, batch, self._read(limits), tasks, self._files, least)
+        least = max(1, min(self._worth_a_task(_FIRST_ROWS, _LEAST_PART), limits.rows // tasks))
+        values = self._read(limits)
+        self._in_batch = len(values)
+        return spooled(self.name, batch, values, tasks, self._files, least)
 
     def _read(self, limits: BatchLimits) -> list[Any]:
         """Up to a batch's worth of values, or what has come within a moment; the offset is never beyond them."""

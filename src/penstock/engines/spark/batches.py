@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.connectors.spark_words import text_of
+from penstock.engines.batch_shares import BucketShares
 from penstock.engines.batch_tasks import first_tasks
 from penstock.engines.durable.checkpoint import BATCHES, Checkpoint
 from penstock.engines.durable.commits import Commits
@@ -28,7 +29,7 @@ from penstock.engines.spark.tasks import run_level
 from penstock.errors import PenstockError, describe_exception
 from penstock.flow.nodes import PortRef
 from penstock.observe.report import OperatorReport
-from penstock.plan.groups import Plan
+from penstock.plan.groups import Plan, Spread
 from penstock.runtime.portable import revived
 
 _MOST_RERUNS = 3
@@ -64,11 +65,15 @@ class BatchRunner:
         """How many tasks each group has from the next batch on."""
         self.rows = 0
         """How many tuples the last batch has read."""
+        self.spent: dict[str, float] = {}
+        """How long the tasks that read each source have worked in the last batch."""
         self._written: list[str] = []
         """Files that are not needed once a batch is done."""
         self._make_stages = make_stages or _stages_on_spark
         self._stages: Any = None
         self._stages_for: tuple[int, dict[int, int]] | None = None
+        keyed = [group for group in plan.groups if group.spread is Spread.KEYS]
+        self._shares = {group.number: BucketShares(checkpoint.buckets) for group in keyed}
         self._completed: set[str] = set()
         self.sources_ahead: set[str] = set()
         """Sources whose tuples pile up before an operator that waits for those of others."""
@@ -91,7 +96,9 @@ class BatchRunner:
             admitted.closes,
             spark,
         )
+        spent = self._spent_by_source()
         self._count(reports)
+        self.spent = {name: after - spent[name] for name, after in self._spent_by_source().items()}
         self._completed.update(*(report.completed for report in reports))
         self.sources_ahead = self._sources_ahead(reports)
         for name in (*self._written, *admitted.files):
@@ -103,6 +110,19 @@ class BatchRunner:
         return {
             name: replace(counts, failed=counts.failed + in_sinks.get(name, 0)) for name, counts in self._counts.items()
         }
+
+    def _spent_by_source(self) -> dict[str, float]:
+        """What the operators that run where a source is read were busy for, in all batches that were counted."""
+        plan = self._plan
+        return {
+            source.name: sum(self._counts[node.name].busy_seconds for node in plan.group_of(source.name).nodes)
+            for source in plan.graph.sources
+        }
+
+    @property
+    def hottest(self) -> dict[int, float]:
+        """By keyed group, the share of its tuples that only one task can work on."""
+        return {group: shares.hottest for group, shares in self._shares.items()}
 
     def readers(self) -> dict[str, int]:
         """How many tasks read each source."""
@@ -161,6 +181,7 @@ class BatchRunner:
         """One job, one pass: each level is a stage. Spark's own frame only tells that there is a batch."""
         plan, tasks = self._plan, dict(self.tasks)
         chains = self._checkpoint.manifests.chains()
+        owners = {group: tuple(shares.owners(tasks[group])) for group, shares in self._shares.items()}
         files = []
         for number, groups in enumerate(plan.levels):
             names = {node.name for group in groups for node in group.nodes}
@@ -169,6 +190,7 @@ class BatchRunner:
                 admitted.closes,
                 {bucket_id: chain for bucket_id, chain in chains.items() if bucket_id.operator in names},
                 (admitted.tasks or ((),)) if number == 0 else (),
+                owners,
             )
             blob = self._checkpoint.files.keep(f"{BATCHES}/{admitted.number:010d}-{number}-", told.to_json())
             files.append(blob)
@@ -212,6 +234,9 @@ class BatchRunner:
 
     def _count(self, reports: list[TaskReport]) -> None:
         sources = {node.name for node in self._plan.graph.sources}
+        for group, shares in self._shares.items():
+            loads = [report.loads[group] for report in reports if group in report.loads]
+            shares.add([sum(counts) for counts in zip(*loads, strict=True)])
         for report in reports:
             self.rows += sum(report.counts[name][1] for name in sources & report.counts.keys())
             for name, (received, emitted, failed, late) in report.counts.items():

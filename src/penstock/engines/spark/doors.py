@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.engines.batch_shares import usual_owners
 from penstock.engines.spark import wire
 from penstock.engines.spark.columns import column_hashes, key_hashes
 from penstock.engines.spark.marks import Marker, rises_of, share_of
@@ -22,9 +23,14 @@ _NO_KEY = -1
 class Door:
     """One edge, as it leaves a task."""
 
-    def __init__(self, exit: Exit, level: Level) -> None:
+    def __init__(self, exit: Exit, level: Level, owners: Mapping[int, Sequence[int]]) -> None:
         self._exit = exit
+        self.target = exit.target
         self._buckets = level.buckets
+        self.loads = np.zeros(level.buckets, dtype=np.int64)
+        """How many tuples were for each bucket; they are counted where there is more than one task."""
+        found = owners.get(exit.target)
+        self._owners = np.array(usual_owners(level.buckets, exit.tasks) if found is None else found, dtype=np.int64)
 
     def rows(self, part: wire.Slice) -> Iterator[wire.ShuffleRow]:
         exit = self._exit
@@ -60,7 +66,10 @@ class Door:
 
     def _targets(self, hashes: Any) -> Any:
         """The task of each tuple; what has no key goes to the first, whose operator fails on it."""
-        return np.where(hashes == _NO_KEY, 0, hashes % self._buckets * self._exit.tasks // self._buckets)
+        buckets = hashes % self._buckets
+        has_key = hashes != _NO_KEY
+        self.loads += np.bincount(buckets[has_key], minlength=self._buckets)
+        return np.where(has_key, self._owners[buckets], 0)
 
     def _hashes(self, values: wire.Values) -> Any:
         key = self._exit.key

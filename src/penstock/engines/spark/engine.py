@@ -282,6 +282,7 @@ class SparkJob(BackgroundJob):
         admitted = admission.take()
         self._runner.run(frame.sparkSession, admitted)
         seconds = clock.now() - began
+        admission.spent(self._runner.spent)
         self._history.append(BatchReport(admitted.number, seconds, self._runner.rows, self._left))
         if self._steering is not None and self._runner.rows:
             self._steering.after_batch(seconds)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock.clock import SystemClock
 from penstock.connectors.source import Chunk
+from penstock.engines.batch_shares import usual_owners
 from penstock.engines.durable.keyed_states import KeyedStates, identity_in
 from penstock.engines.durable.staging import FileStage, Staged, ValueStage, stage_file
 from penstock.engines.spark import wire
@@ -55,7 +56,7 @@ class GroupRun:
         self.received_on: Counter[int] = Counter()
         unseen = [*group.straight.values(), *group.relays.values()]
         exits = [*group.exits, *(exit for exits in unseen for exit in exits)]
-        self._doors = {exit.edge: Door(exit, level) for exit in exits}
+        self._doors = {exit.edge: Door(exit, level, self.batch.owners) for exit in exits}
 
     def rows(self) -> Iterator[wire.ShuffleRow]:
         raise NotImplementedError
@@ -109,7 +110,16 @@ class GroupRun:
             self.completed(),
             waiting,
             self.sums(),
+            self._loads(),
         )
+
+    def _loads(self) -> dict[int, tuple[int, ...]]:
+        """By keyed group, how many tuples went to each of its buckets, whatever edge they went on."""
+        found: dict[int, Any] = {}
+        for target, door in ((door.target, door) for door in self._doors.values()):
+            if door.loads.any():
+                found[target] = found.get(target, 0) + door.loads
+        return {target: tuple(loads.tolist()) for target, loads in found.items()}
 
     def failed(self, error: BaseException) -> TaskReport:
         self.states.abandon()
@@ -248,6 +258,7 @@ class KeyedRun(GroupRun):
     def __init__(self, about: About, slices: Iterator[tuple[int, wire.Slice]]) -> None:
         super().__init__(about)
         level, group = self.level, self.group
+        self._owners = self.batch.owners.get(group.number) or usual_owners(level.buckets, group.tasks)
         self._step = self._made_step()
         self._clock = SystemClock()
         self._busy_seconds = 0.0
@@ -265,7 +276,7 @@ class KeyedRun(GroupRun):
         return KeyedChain(flow, self.group.keyed, states, self.batch.number)
 
     def _is_mine(self, bucket: int) -> bool:
-        return bucket * self.group.tasks // self.level.buckets == self.partition - self.group.first
+        return self._owners[bucket] == self.partition - self.group.first
 
     def rows(self) -> Iterator[wire.ShuffleRow]:
         for edge, part in self._slices:

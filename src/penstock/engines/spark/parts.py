@@ -36,6 +36,7 @@ def group_task(plan: Plan, group: Group, tasks: Mapping[int, int], first: Mappin
     relayed = [edge for edge in exits if edge.source.node not in {node.name for node in group.nodes}]
     gathers = _written_before(plan, group)
     return GroupTask(
+        group.number,
         group.spread,
         first[group.number],
         tasks[group.number],
@@ -87,6 +88,7 @@ def _exit(plan: Plan, edge: Edge, is_keyed: bool, tasks: Mapping[int, int], firs
         edge.number,
         outlet,
         target.level,
+        edge.target,
         first[edge.target],
         tasks[edge.target],
         target.spread,

@@ -27,8 +27,10 @@ class Exit:
     Of a keyed group, what `outlet_of` says.
     """
     level: int
+    target: int
+    """The number of the group that it enters."""
     first: int
-    """The first partition of the target group."""
+    """The first partition of that group."""
     tasks: int
     spread: Spread
     rank: int
@@ -51,6 +53,7 @@ def outlet_of(node: Node, port: int) -> str:
 class GroupTask:
     """One group's share of a level."""
 
+    number: int
     spread: Spread
     first: int
     tasks: int
@@ -133,6 +136,8 @@ class LevelBatch:
     chains: Mapping[BucketId, SegmentChain]
     parts: tuple[tuple[Descriptor, ...], ...] = ()
     """At the first level, what each task reads."""
+    owners: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Which of a group's tasks works on which bucket, for the keyed groups here and those that tuples go to."""
 
     def to_json(self) -> bytes:
         chains = [
@@ -140,16 +145,18 @@ class LevelBatch:
             for bucket_id, chain in self.chains.items()
         ]
         parts = [[asdict(part) for part in of_task] for of_task in self.parts]
-        return json.dumps([self.number, self.closes, chains, parts], separators=(",", ":")).encode()
+        owners = [[group, list(tasks)] for group, tasks in self.owners.items()]
+        return json.dumps([self.number, self.closes, chains, parts, owners], separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> LevelBatch:
-        number, closes, chains, parts = json.loads(data)
+        number, closes, chains, parts, owners = json.loads(data)
         return cls(
             number,
             closes,
             {BucketId(operator, bucket): tuple(map(Segment.from_json, chain)) for operator, bucket, chain in chains},
             tuple(tuple(map(Descriptor.from_json, of_task)) for of_task in parts),
+            {group: tuple(tasks) for group, tasks in owners},
         )
 
 
@@ -180,6 +187,8 @@ class TaskReport:
     waiting: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """How many tuples wait on the inputs of operators with several."""
     sums: Sums = field(default_factory=Sums)
+    loads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By keyed group: how many tuples were sent to each of its buckets."""
     error: bytes | None = None
     """A pickled exception."""
     escaped: bool = False
