@@ -143,10 +143,10 @@ class Side:
         return Helped(values, "done") if values else None
 
 
-def outbox_to(*capacities, shares=0.0):
+def outbox_to(*capacities, helped=0):
     """An outbox of a cell with one output that so many ports read."""
     clock, writer = [0.0], Side("writer")
-    outbox = PortOutbox(writer, lambda: clock[0], lambda: None, lambda helper, helped: shares)
+    outbox = PortOutbox(writer, lambda: clock[0], lambda: None, lambda *_: helped)
     ports = [Port(f"port {number}", capacity) for number, capacity in enumerate(capacities)]
     for port in ports:
         port.reader = Side("reader", depth=1.0)
@@ -238,7 +238,7 @@ def test_a_reader_further_up_is_not_gone_on_with():
 
 
 def test_the_last_part_of_a_chunk_is_processed_for_a_busy_reader():
-    outbox, (port,), _ = outbox_to(10, shares=0.5)
+    outbox, (port,), _ = outbox_to(10, helped=2)
     outbox.give(0, [1, 2, 3, 4], 0.0)
     outbox.help_readers()
     outbox.flush()
@@ -252,8 +252,8 @@ def test_the_last_part_of_a_chunk_is_processed_for_a_busy_reader():
 def test_what_was_helped_with_is_not_helped_with_again():
     _, (port,), _ = outbox_to(10)
     done = Helped([1, 2], "done")
-    assert with_help("writer", port, done, 0.0, lambda *_: 1.0) == [done]
-    assert with_help("writer", port, [1, 2], 0.0, lambda *_: 0.0) == [[1, 2]]
+    assert with_help("writer", port, done, 0.0, lambda *_: 1) == [done]
+    assert with_help("writer", port, [1, 2], 0.0, lambda *_: 0) == [[1, 2]]
 
 
 def test_when_it_ends_readers_see_the_end_and_nothing_is_missing():

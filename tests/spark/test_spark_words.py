@@ -308,7 +308,9 @@ def test_in_a_session_of_the_user_s_runs_end_well_and_quietly(tmp_path):
     ]
     assert "failed on 0: ZeroDivisionError" in after
     assert "told: flow 'own': its Spark session was stopped while it ran" in after
-    errors = [line for line in told.stderr.splitlines() if " ERROR " in line or line.startswith("ERROR:")]
+    lines = [line for line in told.stderr.splitlines() if " ERROR " in line or line.startswith("ERROR:")]
+    # Spark says so of a task that ends while the session is being stopped.
+    errors = [line for line in lines if "TaskSchedulerImpl: Exception in statusUpdate" not in line]
     # The failed query; and at times the one whose session was stopped, where Spark noticed that first.
     assert len(errors) in (1, 2), told.stderr
     assert all("terminated with error" in line for line in errors), told.stderr

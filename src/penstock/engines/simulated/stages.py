@@ -51,8 +51,8 @@ def stage_seconds(groups: Iterable[GroupWork], slots: int) -> float:
 
     >>> stage_seconds([GroupWork(6.0, tasks=3)], slots=8), stage_seconds([GroupWork(6.0, tasks=3)], slots=2)
     (2.0, 4.0)
-    >>> stage_seconds([GroupWork(6.0, tasks=3, shares=(0.8, 0.1, 0.1))], slots=8)  # of a hot key
-    4.8
+    >>> stage_seconds([GroupWork(6.0, tasks=3, shares=(0.75, 0.125, 0.125))], slots=8)  # of a hot key
+    4.5
     """
     free_at = [0.0] * slots
     for group in groups:
