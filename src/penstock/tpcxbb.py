@@ -48,7 +48,7 @@ class Page(NamedTuple):
 
 class Visit(NamedTuple):
     user: int | None
-    """`None` is somebody unknown."""
+    """`None` is an unknown visitor."""
     pages: list[Page]
 
 
@@ -62,7 +62,7 @@ class Ticket(NamedTuple):
 class Shop:
     """A shop with stores and a web site in January 2026; at scale 1, about 900,000 clicks and 560,000 sales.
 
-    Always the same number of visitors are on the site: whoever stands at place p in their turn t clicks on page 1, 2, …
+    Always the same number of visitors are on the site: the visitor at place p in their turn t clicks on page 1, 2, …
     until the turn is over, and the next visitor takes the place.
     """
 

@@ -165,7 +165,7 @@ def test_names_that_cannot_be_file_names(stream, name):
 
 def test_dead_letters_that_nobody_reads(flow, stream):
     stream.map(int, on_error="dead-letter").write(ps.sinks.null())
-    with refused(r"'int' sends dead letters that nobody reads: .*flow.dead_letters\('int'\)"):
+    with refused(r"'int' sends dead letters that no operator reads: .*flow.dead_letters\('int'\)"):
         flow.validate()
 
 

@@ -205,7 +205,7 @@ def main() -> None:
         sys.exit(_INTERRUPTED)
     except PenstockError as error:
         if isinstance(error.__cause__, BrokenPipeError):
-            # Whoever read our output has had enough, as `head` does: that is no failure to tell about.
+            # The reader of our output has closed it, as `head` does: that is no failure to tell about.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_FAILED)
         if not isinstance(error.__cause__, OSError | None):  # the message says what the system has said

@@ -2,7 +2,7 @@
 
 Nothing is searched, so nothing has to settle after a change: what is offered, what a tuple costs and how many tuples
 reach an operator don't depend on how many threads there are. Only where an operator waits for something else than a
-core, and nobody knows how much is offered, more are tried for as long as that pays.
+core, and the offered rate is not known, more are tried for as long as that pays.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ class _Try:
 
 
 class _Tries:
-    """Where operators wait and nobody knows how much is offered: twice as many, as long as that pays."""
+    """Where operators wait and the offered rate is not known: twice as many, as long as that pays."""
 
     def __init__(self) -> None:
         self._tries: dict[str, _Try] = {}

@@ -75,7 +75,7 @@ class Forecast:
 
     @property
     def noise(self) -> float:
-        """How far apart two values usually are, besides going up or down; nobody knows before there are three."""
+        """How far apart two values usually are, besides going up or down; not known before there are three."""
         recent = list(self._values)[-_NOISE_VALUES:]
         steps = [after - before for before, after in pairwise(recent)]
         if len(steps) < 2:

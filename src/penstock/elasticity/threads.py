@@ -46,7 +46,7 @@ class Record:
     throughput: float
     is_trusted: bool = True
     enough: int = 0
-    """How many threads could have done what was done; 0 where nobody has asked."""
+    """How many threads could have done what was done; 0 where that was not asked."""
     utilisation: float = 0.0
     periods: int = 1
     """How many of them these figures are the average of."""

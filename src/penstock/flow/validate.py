@@ -85,7 +85,7 @@ def _check_dead_letters(nodes: Iterable[Node]) -> None:
     for node in nodes:
         if node.has_dead_letters and PortRef(node.name, node.outputs) not in read:
             raise FlowError(
-                f"operator {node.name!r} sends dead letters that nobody reads: write them somewhere with "
+                f"operator {node.name!r} sends dead letters that no operator reads: write them somewhere with "
                 f"flow.dead_letters({node.name!r}).write(…), or say 'skip' to lose them ({node.where})"
             )
 

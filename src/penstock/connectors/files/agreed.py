@@ -34,7 +34,7 @@ class Agreement(ABC):
             return self.of(files[-1].read_bytes())
         except (OSError, ValueError, pa.ArrowException, csv.Error) as error:
             raise SinkError(
-                f"{self.kind} sink: {str(files[-1])!r} can't be read, so nobody knows which columns the output has "
+                f"{self.kind} sink: {str(files[-1])!r} can't be read, so it is not known which columns the output has "
                 f"({error}); put the file back as it was, or move it away, or give a schema="
             ) from None
 
@@ -85,7 +85,7 @@ class ParquetAgreement(Agreement):
                 if field.type != known.field(field.name).type:
                     raise SinkError(
                         f"parquet sink: {where}: column {field.name!r} is {field.type} now, and was None in all rows "
-                        "of the files that are out, so nobody could know; give a schema="
+                        "of the files that are out, so they could not be known; give a schema="
                     )
         return together
 

@@ -189,7 +189,7 @@ class DirectoryWriter(SinkWriter):
         self._remove_old()
         path = self._directory / f"part-{self._part:08d}{self._sink.suffix}"
         if path.exists():
-            raise FileExistsError(errno.EEXIST, f"somebody else has written {path.name}")
+            raise FileExistsError(errno.EEXIST, f"another process has written {path.name}")
         os.replace(self._temporary, path)
         self._file = None
         self._part += 1

@@ -38,7 +38,7 @@ _BATCH_FORGETS = 1.0
 """A batch counts as much for what a position costs as a second does elsewhere, however long it was."""
 _FIRST_ROWS = 256
 _FIRST_BYTES = 1 << 16
-"""As long as nobody knows what they cost, parts are not smaller than these."""
+"""As long as their cost is not known, parts are not smaller than these."""
 
 
 @dataclass(frozen=True)
