@@ -141,7 +141,7 @@ def test_demo_shows_the_same_on_every_engine(folder):
 def test_bench_lists_what_there_is(folder):
     result = penstock(folder, "bench", "nothing")
     assert result.returncode == 2
-    there = "calibrate, elastic, local, ordered, simulate, spark"
+    there = "calibrate, elastic, local, ordered, papers, simulate, spark"
     assert f"there is no benchmark 'nothing'; there are {there}\n" in result.stderr
     assert "Measure:" in penstock(folder, "bench", "--help").stdout
 
