@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> None:
         print(f"\n{paper.name} {figure.name}: {figure.title}", flush=True)
         done = iter(range(1, len(figure.measures) + 1))
         found = figure.read(results.of(paper.name, figure, lambda name, seconds: _told(next(done), name, seconds)))
-        draw(found, f"{paper.title}, {figure.name.replace('-', ' ')}", options.plots / f"{paper.name}-{figure.name}.png")
+        title = f"{paper.title}, {figure.name.replace('-', ' ')}"
+        draw(found, title, options.plots / f"{paper.name}-{figure.name}.png")
         for claim in found.claims:
             print(f"  {_mark(claim)}  {claim.told}\n         paper: {claim.paper}; ours: {claim.ours}", flush=True)
         seen.append((paper, figure, found))

@@ -9,8 +9,8 @@ import matplotlib
 from figures.figure import Found, Panel
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
+from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 _COLUMNS = 3
 _WIDTH_INCHES, _HEIGHT_INCHES = 4.6, 3.2

@@ -10,9 +10,9 @@ from figures.figure import Claim, Figure, Found, Paper
 _TOP = """\
 # The papers' experiments
 
-`penstock bench papers --docs` runs them and writes this page. Most are simulated, at the papers' sizes; what says "for real" ran
-on two cores. A claim is what a paper says of its figure. "Beyond" is not the paper's: Penstock's defaults on the same axes, against
-the best contestant of the figure.
+`penstock bench papers --docs` runs them and writes this page. Most are simulated, at the papers' sizes; what says
+"for real" ran on two cores. A claim is what a paper says of its figure. "Beyond" is not the paper's: Penstock's defaults
+on the same axes, against the best contestant of the figure.
 """
 
 

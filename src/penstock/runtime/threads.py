@@ -125,14 +125,15 @@ class Threads(Pool):
         return threading.get_ident() in self._idents
 
     def _work(self, worker: Worker) -> None:
+        park, ask_for_help = Point.PARK, Point.ASK_FOR_HELP
         self._idents.add(threading.get_ident())
         try:
             with self._mutex:
                 self._sit_out_rest(worker)
             for point in worker.points():
-                if point is Point.PARK:
+                if point is park:
                     self._park(worker)
-                elif point is Point.ASK_FOR_HELP:
+                elif point is ask_for_help:
                     self.wake_another()
         except BaseException as error:
             if not self._run.ending.is_over:

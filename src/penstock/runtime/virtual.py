@@ -21,6 +21,8 @@ from penstock.runtime.slots import Slots, Turns
 from penstock.runtime.step_times import Timing
 from penstock.runtime.worker import Point, Worker
 
+_PICK, _PARK, _PROCESS, _ASK_FOR_HELP = Point.PICK, Point.PARK, Point.PROCESS, Point.ASK_FOR_HELP
+
 Watch = Callable[[Worker, Cell | None, Point, float, float], None]
 """Told what a worker has done: where, what, from when, until when."""
 
@@ -190,10 +192,10 @@ class Virtual(Pool):
 
     def _play(self, worker: Worker, point: Point | None) -> None:
         """Resume a worker, as long as nothing else comes before its next step."""
-        clock, agenda = self._clock, self._agenda
+        clock, agenda, ending = self._clock, self._agenda, self._run.ending
         if not self._turns.has_all(worker, point):
             return
-        while not self._run.ending.is_over:
+        while not ending.is_over:
             if point is None:
                 point, spent, released = self._step(worker)
                 if point is None:
@@ -207,7 +209,7 @@ class Virtual(Pool):
                     return
                 if spent:
                     clock.move_to(clock.now() + spent)
-                if point is Point.PROCESS:  # on private memory, so nothing has to be in order
+                if point is _PROCESS:  # on private memory, so nothing has to be in order
                     point = None
                     continue
             past = self._pass(worker, point)
@@ -245,15 +247,15 @@ class Virtual(Pool):
 
     def _pass(self, worker: Worker, point: Point) -> float | None:
         """When a worker has come past a point; `None` if it sleeps, or gives way to others."""
-        if point is Point.PARK:
+        if point is _PARK:
             return self._park(worker)
-        if self._rest is not None and point is Point.PICK:  # another one does what the run needs
+        if self._rest is not None and point is _PICK:  # another one does what the run needs
             self._parked[worker] = None
             self._turns.give_way(worker, self._clock.now())
             return None
         now = self._clock.now()
         past = self._timing.done_at(worker, point, now)
-        if point is Point.ASK_FOR_HELP:
+        if point is _ASK_FOR_HELP:
             past += self._timing.waking_seconds(self._woken(None))
         if self._watch is not None and past > now:
             self._watch(worker, worker.cell, point, now, past)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from penstock.clock import Clock, FakeClock
 from penstock.engines.simulated.machine import Machine
@@ -14,7 +15,6 @@ from penstock.runtime.teams.member import Member
 from penstock.runtime.teams.team import Team
 from penstock.runtime.worker import Point, Worker
 
-_IN_A_TEAM = (Member, Team)
 _PICK, _TAKE, _FLUSH, _RELEASE = Point.PICK, Point.TAKE, Point.FLUSH, Point.RELEASE
 
 
@@ -95,14 +95,18 @@ class _Lock:
 
 
 class _Shared:
-    """What workers share in an operator: its queue, and the buffer that puts the output of its replicas in order."""
+    """What workers meet at in a cell: its queue, and the buffer that puts the output of its replicas in order."""
 
     def __init__(self, cell: Neighbour, waited_seconds: dict[str, float]) -> None:
+        # Asked once: whether something is a cell of some kind takes longer than all else that is asked at a point.
+        self.is_member = isinstance(cell, Member)
+        self.team: Any = cell.team if isinstance(cell, Member) else cell if isinstance(cell, Team) else None
+        """The team that it is, or belongs to."""
         self.queue = _Lock(f"the queue of {cell.name}", waited_seconds)
         """For all that write for it, and for those that take."""
         self.buffer = _Lock(f"the reorder buffer of {cell.name}", waited_seconds)
         self.has_locked_buffer = isinstance(cell, Team) and isinstance(cell.buffer, LockedBuffer)
-        self.is_taken_from = not cell.is_source and not isinstance(cell, Team)
+        self.is_taken_from = not cell.is_source and self.team is None
         """Whether the cell itself takes from it; not a team, whose replicas do."""
         self._sent = 0
 
@@ -154,23 +158,23 @@ class Modelled(Timing):
             if not self._has_gil and worker.only is None:
                 start = self._ready_list.hold(now, self._machine.ready_list_seconds)
         elif point is _TAKE and cell is not None:
-            if isinstance(cell, Member):
+            shared = self._shared_in(cell)
+            if shared.is_member:
                 price += self._half_unit_seconds
                 if not self._has_gil:
-                    start = self._shared_in(cell.team).queue.hold(now, self._machine.worklist_seconds)
-            elif not self._has_gil and (shared := self._shared_in(cell)).is_taken_from:
+                    start = self._shared_in(shared.team).queue.hold(now, self._machine.worklist_seconds)
+            elif not self._has_gil and shared.is_taken_from:
                 start = shared.queue.hold(now, self._machine.port_seconds)
         elif point is _FLUSH and cell is not None:
-            if isinstance(cell, Member):
+            shared = self._shared_in(cell)
+            if shared.is_member:
                 # What it sends of the units that are ready, its own or others', is known when it has: see RELEASE.
                 price = self._half_unit_seconds
-                if not self._has_gil and (shared := self._shared_in(cell.team)).has_locked_buffer:
+                if not self._has_gil and (shared := self._shared_in(shared.team)).has_locked_buffer:
                     start = shared.buffer.hold(now, self._machine.reorder_seconds)
             elif not self._has_gil and not cell.outbox.is_empty:
                 start = self._given(cell, now, 1)
-        elif point is _RELEASE and isinstance(cell, _IN_A_TEAM):
-            team = cell.team if isinstance(cell, Member) else cell
-            assert isinstance(team, Team)
+        elif point is _RELEASE and cell is not None and (team := self._shared_in(cell).team) is not None:
             start = self._sent_at(team, now)
         self.overhead_seconds += price
         return start + price
@@ -195,10 +199,11 @@ class Modelled(Timing):
 
     def _given(self, cell: Cell, now: float, chunks: int) -> float:
         """When a worker gets at the queues of its readers, one after the other: others write there, and they take."""
-        seconds = chunks * self._machine.port_seconds
+        seconds, known = chunks * self._machine.port_seconds, self._shared
         for targets in cell.outputs[: cell.nodes[-1].outputs]:
             for port in targets:
-                now = self._shared_in(port.reader).queue.hold(now, seconds)
+                shared = known.get(port.reader) or self._shared_in(port.reader)
+                now = shared.queue.hold(now, seconds)
         return now
 
     def _sent_at(self, team: Team, now: float) -> float:

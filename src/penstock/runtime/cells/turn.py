@@ -18,6 +18,10 @@ class Status(Enum):
     COMPLETE = auto()
 
 
+# Looked up in its class, a member of an enumeration takes ten times as long (CPython 3.11).
+_IDLE, _QUEUED, _RUNNING, _DIRTY, _COMPLETE = Status
+
+
 class Turn:
     """Lets one worker at a time into a cell, and loses no notification.
 
@@ -46,36 +50,36 @@ class Turn:
         self._has_more = has_more
         """Asked when it has been released and is idle: whether it has to be notified after all."""
         self._lock = threading.Lock()
-        self._status = Status.IDLE
+        self._status = _IDLE
         self._is_listed = False
 
     @property
     def is_idle(self) -> bool:
-        return self._status is Status.IDLE
+        return self._status is _IDLE
 
     @property
     def is_queued(self) -> bool:
-        return self._status is Status.QUEUED
+        return self._status is _QUEUED
 
     @property
     def is_taken(self) -> bool:
         """Whether a worker is in the cell."""
-        return self._status is Status.RUNNING or self._status is Status.DIRTY
+        return self._status is _RUNNING or self._status is _DIRTY
 
     @property
     def has_ended(self) -> bool:
-        return self._status is Status.COMPLETE
+        return self._status is _COMPLETE
 
     @property
     def is_at_rest(self) -> bool:
-        return self._status in (Status.IDLE, Status.COMPLETE)
+        return self._status in (_IDLE, _COMPLETE)
 
     def notify(self) -> None:
         """Something has changed: make sure that a worker looks at the cell after now."""
         with self._lock:
-            if self._status is Status.RUNNING:
-                self._status = Status.DIRTY
-            must_be_listed = self._status is Status.IDLE and self._queue()
+            if self._status is _RUNNING:
+                self._status = _DIRTY
+            must_be_listed = self._status is _IDLE and self._queue()
         if must_be_listed:
             self._make_ready()
         elif self._is_listed:
@@ -83,7 +87,7 @@ class Turn:
 
     def _queue(self) -> bool:
         """Become queued; whether that needs an entry in the list of ready cells. The caller must hold the lock."""
-        self._status = Status.QUEUED
+        self._status = _QUEUED
         must_be_listed, self._is_listed = not self._is_listed, True
         return must_be_listed
 
@@ -92,28 +96,28 @@ class Turn:
         with self._lock:
             if from_list:
                 self._is_listed = False
-            if self._status is not Status.QUEUED:
+            if self._status is not _QUEUED:
                 return False
-            self._status = Status.RUNNING
+            self._status = _RUNNING
             return True
 
     def claim_idle(self) -> bool:
         """Become the only worker in a cell that was not notified."""
         with self._lock:
-            if self._status is not Status.IDLE:
+            if self._status is not _IDLE:
                 return False
-            self._status = Status.RUNNING
+            self._status = _RUNNING
             return True
 
     def release(self, has_more: bool) -> None:
         """Let go; queue the cell again if it has more to do, or was notified meanwhile."""
         with self._lock:
-            if self._status is Status.COMPLETE:
+            if self._status is _COMPLETE:
                 return
-            is_queued = has_more or self._status is Status.DIRTY
+            is_queued = has_more or self._status is _DIRTY
             must_be_listed = is_queued and self._queue()
             if not is_queued:
-                self._status = Status.IDLE
+                self._status = _IDLE
         if must_be_listed:
             self._make_ready()
         elif is_queued:
@@ -130,4 +134,4 @@ class Turn:
     def end(self) -> None:
         """The cell is never run again."""
         with self._lock:
-            self._status = Status.COMPLETE
+            self._status = _COMPLETE
