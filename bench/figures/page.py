@@ -11,7 +11,7 @@ _TOP = """\
 # The papers' experiments
 
 `penstock bench papers --docs` runs them and writes this page. Most are simulated, at the papers' sizes; what says
-"for real" ran on two cores. A claim is what a paper says of its figure. "Beyond" is not the paper's: Penstock's defaults
+"for real" ran on two cores. A claim is what a paper says of its figure. "Beyond" is not the paper's: our defaults
 on the same axes, against the best contestant of the figure.
 """
 
