@@ -67,7 +67,7 @@ class Batching(Controller):
         self._drain_seconds = drain_seconds
         self._learnt = Learnt()
         self._seasons = Seasons()
-        self._slots = _Slots()
+        self._slots = _SlotCounts()
         self._tasks = _Tasks()
         self._admitting = Admitting()
 
@@ -162,7 +162,7 @@ class Batching(Controller):
         return [StageWork(stage.name, stage.seconds * rows, stage.alone) for stage in a_row]
 
 
-class _Slots:
+class _SlotCounts:
     """How many slots were asked for, and how long they take to come."""
 
     def __init__(self) -> None:

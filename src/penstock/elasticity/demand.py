@@ -70,7 +70,7 @@ class Demand(Controller):
         self._of_replicas = of_replicas
         self._learnt = Learnt()
         self._rate = _OfferedRate()
-        self._levels = _Levels(hold_seconds)
+        self._sizes = _Sizes(hold_seconds)
         self._tries = _Tries()
         self._crowds = _Crowds()
 
@@ -86,11 +86,11 @@ class Demand(Controller):
         is_behind = work.late > _BEHIND_SECONDS * work.rate
         is_pressed = expected.is_limited or expected.is_saturated or is_behind
         crowded = self._crowds.found(signals) if is_pressed else frozenset()
-        levels: dict[str, Level] = {}
+        sizes: dict[str, Size] = {}
         if self._of_threads and not signals.has_thread_each:
             needed, least = min(work.threads, signals.most_threads), signals.least_threads
             wanted, enough = (min(max(plan.wanted_threads(), least), signals.most_threads) for plan in (expected, work))
-            levels[""] = Level(signals.threads, needed, wanted, enough)
+            sizes[""] = Size(signals.threads, needed, wanted, enough)
         if self._of_replicas:
             for name, need in work.needs.items():
                 if name in places:
@@ -100,8 +100,8 @@ class Demand(Controller):
                     min(max(plan.wanted_replicas(one, factor), one.least_replicas), one.most_replicas)
                     for plan in (expected, work)
                 )
-                levels[name] = Level(one.replicas, min(need, one.most_replicas), wanted, enough, name in crowded)
-        settled = self._levels.settled(levels, signals.time, may_lower=signals.offered_rate is not None)
+                sizes[name] = Size(one.replicas, min(need, one.most_replicas), wanted, enough, name in crowded)
+        settled = self._sizes.settled(sizes, signals.time, may_lower=signals.offered_rate is not None)
         if self._of_replicas:
             settled |= {name: count for name, count in places.items() if count > signals.operators[name].replicas}
         return [self._change(signals, work, name, count) for name, count in settled.items()]
@@ -124,7 +124,7 @@ class Demand(Controller):
 
 
 @dataclass(frozen=True)
-class Level:
+class Size:
     """One number: what it is, how much of it is needed, and what it should be so that there is something to spare."""
 
     now: int
@@ -141,47 +141,47 @@ class Level:
         return self.wanted > self.now and (self.is_urgent or self.needed > _FULL * self.now)
 
 
-class _Levels:
+class _Sizes:
     """More at once, all together; fewer when they were enough for a while, and not by a hair."""
 
     def __init__(self, hold_seconds: float) -> None:
         self._hold_seconds = hold_seconds
-        self._recent: deque[tuple[float, Mapping[str, Level]]] = deque()
+        self._recent: deque[tuple[float, Mapping[str, Size]]] = deque()
         self._asked: dict[str, tuple[float, int, int]] = {}
         """When a number was to change, from what and to what: an operator may have to finish something first."""
 
-    def settled(self, levels: Mapping[str, Level], time: float, may_lower: bool) -> dict[str, int]:
+    def settled(self, sizes: Mapping[str, Size], time: float, may_lower: bool) -> dict[str, int]:
         """The numbers that are to change now."""
-        levels = {name: self._with_what_was_asked(name, level, time) for name, level in levels.items()}
-        self._recent.append((time, levels))
+        sizes = {name: self._with_what_was_asked(name, size, time) for name, size in sizes.items()}
+        self._recent.append((time, sizes))
         while self._recent[0][0] <= time - self._hold_seconds:
             self._recent.popleft()
-        found = self._changed(levels, time, may_lower)
-        self._asked |= {name: (time, levels[name].now, after) for name, after in found.items()}
+        found = self._changed(sizes, time, may_lower)
+        self._asked |= {name: (time, sizes[name].now, after) for name, after in found.items()}
         return found
 
-    def _with_what_was_asked(self, name: str, level: Level, time: float) -> Level:
+    def _with_what_was_asked(self, name: str, size: Size, time: float) -> Size:
         since, before, after = self._asked.get(name, (-math.inf, 0, 0))
-        is_on_its_way = level.now == before and time < since + _PATIENCE_SECONDS
-        return replace(level, now=after) if is_on_its_way else level
+        is_on_its_way = size.now == before and time < since + _PATIENCE_SECONDS
+        return replace(size, now=after) if is_on_its_way else size
 
-    def _changed(self, levels: Mapping[str, Level], time: float, may_lower: bool) -> dict[str, int]:
-        if any(one.is_short for one in levels.values()):
-            return {name: one.wanted for name, one in levels.items() if one.wanted > one.now}
+    def _changed(self, sizes: Mapping[str, Size], time: float, may_lower: bool) -> dict[str, int]:
+        if any(one.is_short for one in sizes.values()):
+            return {name: one.wanted for name, one in sizes.items() if one.wanted > one.now}
         if not may_lower or len(self._recent) < 2 or time < min(1.0, self._hold_seconds):
             return {}
-        wanted = self._most(levels, time - self._hold_seconds, lambda level: level.wanted)
-        soon = self._most(levels, time - _BIG_FALL_SECONDS, lambda level: level.enough)
-        if sum(soon.values()) <= _BIG_FALL * sum(one.now for one in levels.values()) and not self._is_falling():
+        wanted = self._most(sizes, time - self._hold_seconds, lambda size: size.wanted)
+        soon = self._most(sizes, time - _BIG_FALL_SECONDS, lambda size: size.enough)
+        if sum(soon.values()) <= _BIG_FALL * sum(one.now for one in sizes.values()) and not self._is_falling():
             wanted = soon
-        return {name: count for name, count in wanted.items() if count <= _WORTH_LOWERING * levels[name].now}
+        return {name: count for name, count in wanted.items() if count <= _WORTH_LOWERING * sizes[name].now}
 
     def _is_falling(self) -> bool:
         """Whether even less is enough than at the last look: then all is lowered at once, when that is over."""
         before, now = (sum(one.enough for one in seen.values()) for _, seen in list(self._recent)[-2:])
         return now < _STILL * before
 
-    def _most(self, names: Iterable[str], since: float, count: Callable[[Level], int]) -> dict[str, int]:
+    def _most(self, names: Iterable[str], since: float, count: Callable[[Size], int]) -> dict[str, int]:
         """By name, the most that was needed since then."""
         recent = [seen for time, seen in self._recent if time > since]
         return {name: max(count(seen[name]) for seen in recent if name in seen) for name in names}
@@ -373,7 +373,7 @@ class _Crowds:
 
 
 @dataclass
-class _Try:
+class _Trial:
     """How many may wait in an operator, and what that has brought."""
 
     places: int
@@ -392,7 +392,7 @@ class _Tries:
     """Where operators wait and the offered rate is not known: twice as many, as long as that pays."""
 
     def __init__(self) -> None:
-        self._tries: dict[str, _Try] = {}
+        self._tries: dict[str, _Trial] = {}
 
     def places(self, signals: Signals, learnt: Learnt) -> dict[str, int]:
         """By operator: how many are to wait in it."""
@@ -405,11 +405,11 @@ class _Tries:
             if not learnt.costs[name].waits:
                 self._tries.pop(name, None)
                 continue
-            tried = self._tries.setdefault(name, _Try(one.replicas, since=signals.time - signals.seconds))
+            tried = self._tries.setdefault(name, _Trial(one.replicas, since=signals.time - signals.seconds))
             self._look(signals, one, tried, learnt.costs[name].seconds)
         return {name: tried.places for name, tried in self._tries.items()}
 
-    def _look(self, signals: Signals, one: OperatorSignals, tried: _Try, cost: float) -> None:
+    def _look(self, signals: Signals, one: OperatorSignals, tried: _Trial, cost: float) -> None:
         if signals.time - signals.seconds < tried.since + cost or one.replicas < tried.places:
             return  # what was changed is not to be seen yet
         if tried.cost is not None:

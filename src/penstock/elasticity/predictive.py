@@ -28,7 +28,7 @@ _CLEARLY_LESS = 3.0
 
 
 @dataclass(frozen=True)
-class Work:
+class Demanded:
     """What one operator has to do."""
 
     tuples: float
@@ -107,7 +107,7 @@ class Predictive(Controller):
             return None
         return signals.cores / work
 
-    def demands(self, signals: Signals, rate: float) -> dict[str, Work]:
+    def demands(self, signals: Signals, rate: float) -> dict[str, Demanded]:
         """What every operator has to do a second, so that it keeps up and what waits is done in time."""
         found = {}
         is_open = signals.offered_rate is not None
@@ -116,17 +116,17 @@ class Predictive(Controller):
                 continue
             late = self._learnt.waiting(signals, name) / self._drain_seconds if is_open else 0.0
             tuples = rate * self._learnt.shares[name] + late
-            found[name] = Work(tuples, self._learnt.costs[name].at(one.replicas), one.hottest_share)
+            found[name] = Demanded(tuples, self._learnt.costs[name].at(one.replicas), one.hottest_share)
         return found
 
     # How many
 
-    def _wanted(self, signals: Signals, one: OperatorSignals, demand: Work, roomy: bool = False) -> int:
+    def _wanted(self, signals: Signals, one: OperatorSignals, demand: Demanded, roomy: bool = False) -> int:
         """Where more replicas made tuples dearer, count on it going on like that."""
         count = demand.replicas(roomy)
         cost = self._learnt.costs[one.name]
         for _ in range(3):
-            dearer = Work(demand.tuples, cost.at(count), demand.hottest_share).replicas(roomy)
+            dearer = Demanded(demand.tuples, cost.at(count), demand.hottest_share).replicas(roomy)
             if dearer <= count:
                 break
             count = dearer
