@@ -18,6 +18,7 @@ from elasticity.batches import batches
 from elasticity.executors import cluster
 from elasticity.helping import leron
 from elasticity.overhead import overhead, spark_overhead
+from elasticity.real_storms import real_storms
 from elasticity.replicas import load, twitter, words
 from elasticity.storms import storms
 from elasticity.threads import real_threads, simulated_threads
@@ -39,6 +40,7 @@ def main(arguments: list[str]) -> None:
         "cluster": cluster,
         "batches": lambda: batches(max(300.0, 1200.0 * scale)),
         "storms": lambda: storms(options.cases if not scale < 1 else 12, options.seed),
+        "real-storms": lambda: real_storms(min(20, options.cases), options.seed),
     }
     parser.add_argument("--only", choices=parts)
     parser.add_argument("--cases", type=int, default=200, help="how many storms are drawn")

@@ -29,6 +29,13 @@ _SLOT_SECONDS = 0.5
 LOADS = ("saturated", "steps", "spikes", "season", "drift", "pauses", "noise")
 
 
+Work = Callable[[Any], Any]
+
+
+def _nothing(n: Any) -> Any:
+    return n
+
+
 @dataclass
 class Case:
     """A flow, what its operators cost, and what comes."""
@@ -48,6 +55,13 @@ class Case:
     rates: list[tuple[float, float]] = field(default_factory=list)
     """Seconds, and tuples a second from then on; empty where they can be read at any speed."""
     build: Callable[[ps.Flow, Any], None] = lambda flow, source: None
+    seconds: float = SECONDS
+    """How long a run is."""
+    work: Mapping[str, Work] = field(default_factory=dict)
+    """What operators do with a tuple where that is no simulation."""
+
+    def does(self, name: str) -> Work:
+        return self.work.get(name, _nothing)
 
     def flow(self) -> ps.Flow:
         flow = ps.Flow(f"storm-{self.seed}")
@@ -57,7 +71,13 @@ class Case:
 
     def run(self, **options: Any) -> Report:
         engine = ps.engines.Simulated(
-            cores=self.cores, costs=self.costs, gil=self.has_gil, seconds=SECONDS, queue_size=64, fuse=False, **options
+            cores=self.cores,
+            costs=self.costs,
+            gil=self.has_gil,
+            seconds=self.seconds,
+            queue_size=64,
+            fuse=False,
+            **options,
         )
         return self.flow().run(engine)
 
@@ -88,7 +108,7 @@ class Case:
     def clairvoyant(self) -> tuple[float, float]:
         """Thread- and replica-seconds of a plan that knows what comes, and does what is late as soon as it can."""
         threads = replicas = late = 0.0
-        for slot in range(int(SECONDS / _SLOT_SECONDS)):
+        for slot in range(int(self.seconds / _SLOT_SECONDS)):
             offered = self.rate_at(slot * _SLOT_SECONDS) if self.rates else math.inf
             wanted = offered + late / _SLOT_SECONDS
             rate = min(wanted, self.capacity)
@@ -99,16 +119,17 @@ class Case:
         return threads, replicas
 
 
-def drawn(seed: int) -> Case:
+def drawn(seed: int, cores: int | None = None, seconds: float = SECONDS) -> Case:
     """One case; the same for the same seed."""
     draw = random.Random(seed)
-    cores = draw.choice(_CORES)
+    drawn_cores = draw.choice(_CORES)
     case = Case(
         seed,
-        cores,
+        cores or drawn_cores,
         draw.choice(["chain", "diamond", "fan", "tree", "keyed", "selective"]),
         draw.choice(LOADS),
-        has_gil=draw.random() < 0.12,
+        has_gil=draw.random() < 0.12 and cores is None,
+        seconds=seconds,
     )
     TOPOLOGIES[case.topology](case, draw)
     # Scaled so that what the machine can do is drawn too.
@@ -116,7 +137,7 @@ def drawn(seed: int) -> Case:
     scale = case.capacity / capacity
     case.cpu = {name: seconds * scale for name, seconds in case.cpu.items()}
     case.costs = {name: seconds * scale for name, seconds in case.costs.items()}
-    case.rates = _load(case.load, case.capacity, draw)
+    case.rates = [(at * seconds / SECONDS, rate) for at, rate in _load(case.load, case.capacity, draw)]
     return case
 
 
@@ -136,7 +157,7 @@ def _chain(case: Case, draw: random.Random) -> None:
     def build(flow: ps.Flow, source: Any) -> None:
         stream = flow.read(source, name="in")
         for name in names:
-            stream = stream.map(lambda n: n, name=name)
+            stream = stream.map(case.does(name), name=name)
         stream.write(ps.sinks.null(), name="out")
 
     case.build = build
@@ -152,11 +173,13 @@ def _diamond(case: Case, draw: random.Random) -> None:
     def build(flow: ps.Flow, source: Any) -> None:
         stream = flow.read(source, name="in")
         parts = [
-            stream.filter(lambda n, way=way: n % ways == way, name=f"take{way}").map(lambda n: n, name=f"way{way}")
+            stream.filter(lambda n, way=way: n % ways == way, name=f"take{way}").map(
+                case.does(f"way{way}"), name=f"way{way}"
+            )
             for way in range(ways)
         ]
         merged = parts[0].merge(*parts[1:], name="merge")
-        merged.map(lambda n: n, name="last").write(ps.sinks.null(), name="out")
+        merged.map(case.does("last"), name="last").write(ps.sinks.null(), name="out")
 
     case.build = build
 
@@ -170,7 +193,7 @@ def _fan(case: Case, draw: random.Random) -> None:
     def build(flow: ps.Flow, source: Any) -> None:
         stream = flow.read(source, name="in")
         for way in range(ways):
-            stream.map(lambda n: n, name=f"way{way}").write(ps.sinks.null(), name=f"out{way}")
+            stream.map(case.does(f"way{way}"), name=f"way{way}").write(ps.sinks.null(), name=f"out{way}")
 
     case.build = build
 
@@ -183,13 +206,14 @@ def _tree(case: Case, draw: random.Random) -> None:
     case.sinks = {f"out{place}": 1 / 2 ** (depth - 1) for place in range(2 ** (depth - 1))}
 
     def build(flow: ps.Flow, source: Any) -> None:
-        level = [flow.read(source, name="in").map(lambda n: n, name="node0_0")]
+        level = [flow.read(source, name="in").map(case.does("node0_0"), name="node0_0")]
         for height in range(1, depth):
             below = []
             for place, stream in enumerate(level):
                 sides = stream.branch(lambda n, height=height: n >> (height - 1) & 1, name=f"split{height}_{place}")
                 below += [
-                    side.map(lambda n: n, name=f"node{height}_{2 * place + which}") for which, side in enumerate(sides)
+                    side.map(case.does(name := f"node{height}_{2 * place + which}"), name=name)
+                    for which, side in enumerate(sides)
                 ]
             level = below
         for place, stream in enumerate(level):
@@ -212,8 +236,8 @@ def _keyed(case: Case, draw: random.Random) -> None:
         return 0 if (n * 0.6180339887498949) % 1.0 < hot else 1 + n * 7919 % many
 
     def build(flow: ps.Flow, source: Any) -> None:
-        stream = flow.read(source, name="in").map(lambda n: n, name="parse")
-        keyed = stream.key_by(key).stateful_map(lambda state, n: (state, n), init=lambda: None, name="score")
+        stream, score = flow.read(source, name="in").map(case.does("parse"), name="parse"), case.does("score")
+        keyed = stream.key_by(key).stateful_map(lambda state, n: (state, score(n)), init=lambda: None, name="score")
         keyed.write(ps.sinks.null(), name="out")
 
     case.build = build
@@ -228,11 +252,12 @@ def _selective(case: Case, draw: random.Random) -> None:
     case.sinks = {"out": fan_out / kept}
 
     def build(flow: ps.Flow, source: Any) -> None:
+        split = case.does("split")
         stream = flow.read(source, name="in").flat_map(
-            lambda n: [n * fan_out + i for i in range(fan_out)], name="split"
+            lambda n: range(first := split(n) * fan_out, first + fan_out), name="split"
         )
-        stream = stream.map(lambda n: n, name="each").filter(lambda n: n % kept == 0, name="keep")
-        stream.map(lambda n: n, name="some").write(ps.sinks.null(), name="out")
+        stream = stream.map(case.does("each"), name="each").filter(lambda n: n % kept == 0, name="keep")
+        stream.map(case.does("some"), name="some").write(ps.sinks.null(), name="out")
 
     case.build = build
 
