@@ -53,7 +53,9 @@ class World:
                 **others,
             },
         )
-        changes = {(change.what, change.operator): change for change in self.controller.decide(signals)}
+        decided = self.controller.decide(signals)
+        self.controller.accept(decided, signals)
+        changes = {(change.what, change.operator): change for change in decided}
         for (what, operator), change in changes.items():
             assert change.before == (self.threads if what == "threads" else self.replicas[operator])
             if what == "threads":
@@ -175,9 +177,18 @@ def test_a_change_that_takes_its_time_is_not_asked_for_again():
     assert world.period(offered=800) == {}
 
 
-def test_only_what_it_is_asked_to_decide():
-    signals = Signals(
-        1.0,
+def test_a_change_that_another_controller_was_before_is_asked_for_again():
+    controller, signals = Demand(), crowded(1.0)
+    assert controller.decide(signals)
+    assert controller.decide(crowded(1.25))
+    controller.accept(controller.decide(crowded(1.5)), crowded(1.5))
+    assert not controller.decide(crowded(1.75))
+
+
+def crowded(time):
+    """One thread and one replica, where 100 tuples of 50 ms come in a second."""
+    return Signals(
+        time,
         1.0,
         {
             "in": OperatorSignals("in", received=100, emitted=100, is_source=True),
@@ -188,6 +199,10 @@ def test_only_what_it_is_asked_to_decide():
         cores=16,
         offered_rate=100.0,
     )
+
+
+def test_only_what_it_is_asked_to_decide():
+    signals = crowded(1.0)
     assert {change.what for change in Demand(of_replicas=False).decide(signals)} == {"threads"}
     assert {change.what for change in Demand(of_threads=False).decide(signals)} == {"replicas"}
     assert {change.what for change in Demand().decide(replace(signals, has_thread_each=True))} == {"replicas"}
@@ -210,10 +225,19 @@ def done(report):
     return report.operators["out"].received
 
 
-@pytest.mark.parametrize("period", [0.25, 1.0])
-def test_it_comes_back_after_a_quiet_phase(period):
+@pytest.mark.parametrize(
+    "elastic",
+    [
+        ps.Elastic(period=0.25),
+        ps.Elastic(period=1.0),
+        ps.Elastic(threads="trend", period=0.25),
+        ps.Elastic(threads="trend", replicas="predictive", period=0.25),
+    ],
+    ids=["demand", "demand, once a second", "trend", "trend and predictive"],
+)
+def test_it_comes_back_after_a_quiet_phase(elastic):
     rate = ps.rates.steps((0, 10), (10, 400))
-    found = chain(12, 0.005, rate, 20, cores=12, elastic=ps.Elastic(period=period))
+    found = chain(12, 0.005, rate, 20, cores=12, elastic=elastic)
     best = chain(12, 0.005, rate, 20, cores=12, threads=12, replicas=12)
     assert done(found) >= 0.85 * done(best)  # of ten seconds, one period to see it
     assert len({one.time for one in found.decisions}) <= 5

@@ -65,6 +65,17 @@ def test_after_a_change_one_period_is_nobody_s():
     assert [len(loop.step(signals())[1]) for _ in range(4)] == [1, 0, 1, 0]
 
 
+def test_only_what_is_made_is_accepted():
+    class Notes(Wants):
+        def accept(self, changes, signals):
+            accepted.extend((self.name, change.what) for change in changes)
+
+    accepted: list[tuple[str, str]] = []
+    loop = started(ps.Elastic(threads=Notes("threads", "t"), replicas=Notes("replicas", "r"), helping=False))
+    loop.step(signals())
+    assert accepted == [("r", "replicas")]
+
+
 def test_bounds_come_first():
     loop = started(ps.Elastic(threads=Wants("threads"), replicas=Wants("replicas")))
     who, changes = loop.step(signals(threads=9))

@@ -106,6 +106,10 @@ class Demand(Controller):
             settled |= {name: count for name, count in places.items() if count > signals.operators[name].replicas}
         return [self._change(signals, work, name, count) for name, count in settled.items()]
 
+    def accept(self, changes: Sequence[Change], signals: Signals) -> None:
+        for change in changes:
+            self._sizes.ask(change.operator, int(change.before), int(change.after), signals.time)
+
     def _offered(self, signals: Signals, rate: float) -> float | None:
         return None if signals.offered_rate is None else rate
 
@@ -148,7 +152,7 @@ class _Sizes:
         self._hold_seconds = hold_seconds
         self._recent: deque[tuple[float, Mapping[str, Size]]] = deque()
         self._asked: dict[str, tuple[float, int, int]] = {}
-        """When a number was to change, from what and to what: an operator may have to finish something first."""
+        """When a number was to change, from what and to what."""
 
     def settled(self, sizes: Mapping[str, Size], time: float, may_lower: bool) -> dict[str, int]:
         """The numbers that are to change now."""
@@ -156,9 +160,11 @@ class _Sizes:
         self._recent.append((time, sizes))
         while self._recent[0][0] <= time - self._hold_seconds:
             self._recent.popleft()
-        found = self._changed(sizes, time, may_lower)
-        self._asked |= {name: (time, sizes[name].now, after) for name, after in found.items()}
-        return found
+        return self._changed(sizes, time, may_lower)
+
+    def ask(self, name: str, before: int, after: int, time: float) -> None:
+        """A number is to change from now on: its operator may have to finish something first."""
+        self._asked[name] = (time, before, after)
 
     def _with_what_was_asked(self, name: str, size: Size, time: float) -> Size:
         since, before, after = self._asked.get(name, (-math.inf, 0, 0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from penstock.elasticity.batching import BATCHES_DRAIN, Admitting, Batching
@@ -152,14 +153,22 @@ class Arbiter:
             for controller in self._controllers:
                 self._called(controller, controller.see, signals)
             return "", []
-        for name, settles, changes in self._asked(signals):
-            real = [
-                change for change in changes if change.before != change.after and not self._is_vetoed(change, signals)
-            ]
-            if real:
-                self._is_settling = settles
+        # All are asked, because all remember; the first that wants something wins.
+        own = ("bounds", self._bounded(signals)), ("gil", self._veto(signals))
+        asked = [(one, self._called(one, one.decide, signals)) for one in self._controllers]
+        for name, changes in own:
+            if real := self._real(changes, signals):
+                self._is_settling = any(one.settles for one in self._controllers)
                 return name, real
+        for controller, changes in asked:
+            if real := self._real(changes, signals):
+                self._called(controller, partial(controller.accept, real), signals)
+                self._is_settling = controller.settles
+                return controller.name, real
         return "", []
+
+    def _real(self, changes: Sequence[Change], signals: Signals) -> Sequence[Change]:
+        return [change for change in changes if change.before != change.after and not self._is_vetoed(change, signals)]
 
     def _is_vetoed(self, change: Change, signals: Signals) -> bool:
         """Where the GIL was the limit, more threads are out of the question for a while, and replicas that compute."""
@@ -168,12 +177,6 @@ class Arbiter:
         one = signals.operators.get(change.operator)
         computes = one is not None and one.cpu_share > 0.5 and not one.has_own_process
         return isinstance(change, SetThreads) or (isinstance(change, SetReplicas) and computes)
-
-    def _asked(self, signals: Signals) -> Sequence[tuple[str, bool, Sequence[Change]]]:
-        """In the order of precedence. All are asked, because all remember; the first that wants something wins."""
-        settles = any(one.settles for one in self._controllers)
-        found = [("bounds", settles, self._bounded(signals)), ("gil", settles, self._veto(signals))]
-        return found + [(one.name, one.settles, self._called(one, one.decide, signals)) for one in self._controllers]
 
     @staticmethod
     def _called(controller: Controller, call: Callable[[Signals], Any], signals: Signals) -> Sequence[Change]:

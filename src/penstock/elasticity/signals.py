@@ -169,3 +169,6 @@ class Controller(ABC):
     @abstractmethod
     def decide(self, signals: Signals) -> Sequence[Change]:
         """Asked once a period; nothing where all is well."""
+
+    def accept(self, changes: Sequence[Change], signals: Signals) -> None:
+        """Called with those of its changes that are made: not where another controller came first."""

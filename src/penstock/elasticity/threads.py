@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.elasticity.changes import Change, SetThreads
+from penstock.elasticity.demand import Demand
 from penstock.elasticity.signals import Controller, Signals
 
 SENSITIVITY = 0.05
@@ -180,6 +181,8 @@ class Trend(Figure7):
     busy they are; so the level below is that one, and the step up doubles. Where threads are never idle, fewer can't do
     as much: the data below is trusted without going there. What was found under a load is kept, and when that load
     comes back it is there at once: the paper's algorithm searches again, and oscillates.
+
+    Where it is known what is offered, throughput says what came and not what a level can do: there `Demand` decides.
     """
 
     name = "trend"
@@ -189,6 +192,7 @@ class Trend(Figure7):
     ) -> None:
         super().__init__(sensitivity, most_system_cpu)
         self._busy_share = busy_share
+        self._demand = Demand(of_replicas=False)
         self._enough = 1
         self._used = 0.0
         self._periods = 1
@@ -197,7 +201,16 @@ class Trend(Figure7):
         self._load: float | None = None
         self._strange = 0
 
+    def see(self, signals: Signals) -> None:
+        self._demand.see(signals)
+
+    def accept(self, changes: Sequence[Change], signals: Signals) -> None:
+        self._demand.accept(changes, signals)
+
     def decide(self, signals: Signals) -> Sequence[Change]:
+        if signals.offered_rate is not None:
+            return self._demand.decide(signals)
+        self.see(signals)
         if not signals.throughput or self._is_held_up(signals):
             return []
         level = signals.threads
@@ -206,8 +219,6 @@ class Trend(Figure7):
         recalled = self._recalled(signals)
         if recalled is not None and recalled != level:
             return [_threads(level, recalled, f"{recalled} threads were best when the load was like this before")]
-        if self._is_held_back(signals):
-            return []
         return self._by_rule(signals)
 
     def _averaged(self, signals: Signals) -> tuple[float, int]:
@@ -228,14 +239,6 @@ class Trend(Figure7):
         needed = busy + _SPARE * math.sqrt(busy)
         enough = max(signals.least_threads, math.ceil(needed - 1e-9))
         return level if level - needed < 1.0 or level - enough < level / 8 else enough
-
-    def _is_held_back(self, signals: Signals) -> bool:
-        """Whether less comes than could be done: then throughput says nothing about threads, but idleness does."""
-        return (
-            signals.offered_rate is not None
-            and not signals.backlog
-            and self._busy_share * 0.5 <= signals.utilisation <= self._busy_share
-        )
 
     def record(self, level: int, throughput: float) -> Record:
         """Averaged with what was seen there before: one period may be better than the next by chance."""
