@@ -63,11 +63,7 @@ class _Stages:
         for number, level in enumerate(self._levels):
             if number:
                 arriving = self._exchanged(rows, self._partitions[number])
-            rows = [
-                row
-                for partition, batches in enumerate(arriving)
-                for row in wire.rows_of(run_level(level, files, partition, iter(batches), lambda _seconds: None))
-            ]
+            rows = [row for partition, batches in enumerate(arriving) for row in _run(level, files, partition, batches)]
         return pa.table({"payload": [row.payload for row in rows]})
 
     @staticmethod
@@ -76,6 +72,13 @@ class _Stages:
         for row in reversed(rows):  # what is sent first need not arrive first
             by_target[row.target].append(row)
         return [list(wire.batches(sorted(by_target[one], key=lambda row: row.sort_key))) for one in range(partitions)]
+
+
+def _run(level: bytes, files: str, partition: int, batches: list[pa.RecordBatch]) -> list[wire.ShuffleRow]:
+    try:
+        return list(wire.rows_of(run_level(level, files, partition, iter(batches), lambda _seconds: None)))
+    except Exception as error:
+        raise AssertionError("a task raises what belongs into its report: Spark would run it again") from error
 
 
 def _stages_in_process(session: _Session, levels: Sequence[Level], partitions: Sequence[int], _busy: Any) -> _Stages:

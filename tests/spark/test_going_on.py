@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 import penstock as ps
+from penstock.state.buckets import CACHE, BucketId, LoadedBucket
 from tests.spark.in_process import InProcess
 
 
@@ -67,3 +68,24 @@ def test_a_loop_that_has_returned_leaves_what_comes_in_later_batches():
     assert InProcess(tasks=2, rows_per_batch=3).run(flow) == 34
     assert sink.items == [0, 1]
     assert others.items == list(range(100))
+
+
+def test_states_that_are_gone_are_told_by_the_task_that_needs_them(tmp_path):
+    """It reads those of a window before it works on anything."""
+
+    def run(count):
+        flow = ps.Flow("windows")
+        numbers = flow.read(ps.sources.items(range(count)), name="in").key_by(lambda n: n % 3)
+        window = ps.windows.tumbling(1000, time=lambda n: n)
+        numbers.window(window).count(name="counted").write(ps.sinks.null(), name="out")
+        InProcess(checkpoint=str(tmp_path / "checkpoint")).run(flow, closes=False)
+
+    run(10)
+    states = list((tmp_path / "checkpoint" / "state").rglob("*"))
+    assert states
+    for path in states:
+        if path.is_file():
+            path.unlink()
+    CACHE.put("", BucketId("", 0), LoadedBucket(sizes=[1 << 40]))  # as in a new process: nothing else has room
+    with pytest.raises(ps.CheckpointError, match="states of operator 'counted', is missing"):
+        run(20)

@@ -6,6 +6,7 @@ import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -74,12 +75,12 @@ class _LevelTask:
             for group in level.groups:
                 mine = [descriptor for descriptor in descriptors if descriptor.operator in group.sources]
                 if mine:
-                    yield from self._run(ReadingRun(self._about(group), mine))
+                    yield from self._run(partial(ReadingRun, self._about(group), mine))
             return
         own = self._own(wire.rows_of(arriving))
         group_here = level.group_of(self._partition)
         if group_here is not None:
-            yield from self._run(_run_of(group_here)(self._about(group_here), wire.slices_of(own)))
+            yield from self._run(partial(_run_of(group_here), self._about(group_here), wire.slices_of(own)))
         for _ in own:
             pass  # a failed task has not read everything, and what passes must pass
         yield from self._passed()
@@ -90,12 +91,20 @@ class _LevelTask:
             for _ in self._own(wire.rows_of(arriving)):
                 pass
         yield from self._passed()
-        yield self._reported(TaskReport(self._level.number, self._partition, {}, {}, (), error=portable(error)))
+        yield self._reported(self._not_begun(error))
+
+    def _not_begun(self, error: BaseException) -> TaskReport:
+        return TaskReport(self._level.number, self._partition, {}, {}, (), error=portable(error))
 
     def _about(self, group: GroupTask) -> About:
         return About(self._level, self._batch, group, self._partition)
 
-    def _run(self, task: GroupRun) -> Iterator[wire.ShuffleRow]:
+    def _run(self, make: Callable[[], GroupRun]) -> Iterator[wire.ShuffleRow]:
+        try:
+            task = make()
+        except Exception as error:  # states can't be read
+            yield self._reported(self._not_begun(error))
+            return
         try:
             rows = task.rows()
             # Row by row: Spark ends this generator by an exception where it yields, and that is no failure of the task.
