@@ -60,13 +60,13 @@ def measure(
     pipeline: Pipeline,
     workers: int,
     seconds: float,
-    replicas: int | None = None,
+    is_elastic: bool = False,
     window: tuple[float, float] = (0.2, 0.8),
     **options: Any,
 ) -> dict[str, Any]:
     """Simulate so many seconds of a pipeline whose source always has more, and check what came out.
 
-    So many workers on 16 cores; all of them may be in one operator, if `replicas` does not say how many.
+    So many workers on 16 cores, all of which may be in one operator; or Penstock's defaults go on from there.
     """
     markers = _Markers()
     first = pipeline[0].seconds
@@ -77,9 +77,9 @@ def measure(
 
     costs: dict[str, Any] = {step_name(place): step.seconds for place, step in enumerate(pipeline)}
     costs[step_name(0)] = first_cost
-    options = {"elastic": False} | options
+    options = {"elastic": is_elastic} | options
     flow = ps.Flow("ordered")
-    build(flow, pipeline, ps.sinks.call(markers.end), replicas or workers)
+    build(flow, pipeline, ps.sinks.call(markers.end), None if is_elastic else workers)
     engine = _Watched(cores=CORES, threads=workers, costs=costs, seconds=seconds, **options)
     markers.engine = engine
     report = flow.run(engine)
@@ -108,4 +108,4 @@ def _seen(markers: _Markers, pipeline: Pipeline, report: ps.Report, window: tupl
 
 def defaults(pipeline: Pipeline, cores: int = CORES, seconds: float = 1.5) -> dict[str, Any]:
     """The same pipeline with nothing decided by the user: Penstock finds threads and replicas."""
-    return measure(pipeline, 1, seconds, 1, window=(0.5, 1.0), elastic=ps.Elastic(most_threads=cores))
+    return measure(pipeline, 1, seconds, is_elastic=True, window=(0.5, 1.0), elastic=ps.Elastic(most_threads=cores))
