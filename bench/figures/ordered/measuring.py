@@ -61,12 +61,13 @@ def measure(
     workers: int,
     seconds: float,
     is_elastic: bool = False,
+    cores: int = CORES,
     window: tuple[float, float] = (0.2, 0.8),
     **options: Any,
 ) -> dict[str, Any]:
     """Simulate so many seconds of a pipeline whose source always has more, and check what came out.
 
-    So many workers on 16 cores, all of which may be in one operator; or Penstock's defaults go on from there.
+    So many workers, all of which may be in one operator; or Penstock's defaults go on from there.
     """
     markers = _Markers()
     first = pipeline[0].seconds
@@ -80,7 +81,7 @@ def measure(
     options = {"elastic": is_elastic} | options
     flow = ps.Flow("ordered")
     build(flow, pipeline, ps.sinks.call(markers.end), None if is_elastic else workers)
-    engine = _Watched(cores=CORES, threads=workers, costs=costs, seconds=seconds, **options)
+    engine = _Watched(cores=cores, threads=workers, costs=costs, seconds=seconds, **options)
     markers.engine = engine
     report = flow.run(engine)
     if markers.out != list(islice(expected(pipeline), len(markers.out))):
@@ -98,7 +99,7 @@ def _seen(markers: _Markers, pipeline: Pipeline, report: ps.Report, window: tupl
     simulation = report.simulation
     assert simulation is not None
     waited = sum(time for what, time in simulation.waited_seconds.items() if what != "a core")
-    spent = simulation.utilisation * CORES * report.elapsed_seconds + waited
+    spent = simulation.utilisation * simulation.cores * report.elapsed_seconds + waited
     entered = markers.out[-1] / growth
     one = report.operators[step_name(0)]
     blocked = simulation.waited_seconds.get(f"the reorder buffer of {step_name(0)}", 0.0)
@@ -108,4 +109,4 @@ def _seen(markers: _Markers, pipeline: Pipeline, report: ps.Report, window: tupl
 
 def defaults(pipeline: Pipeline, cores: int = CORES, seconds: float = 1.5) -> dict[str, Any]:
     """The same pipeline with nothing decided by the user: Penstock finds threads and replicas."""
-    return measure(pipeline, 1, seconds, is_elastic=True, window=(0.5, 1.0), elastic=ps.Elastic(most_threads=cores))
+    return measure(pipeline, 1, seconds, is_elastic=True, cores=cores, window=(0.5, 1.0))
