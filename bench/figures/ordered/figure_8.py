@@ -157,6 +157,9 @@ def _read(points: Points) -> Found:
             {query.name: points[f"{query.name} defaults"]["throughput"] for query in QUERIES},
             best,
             "of the four policies",
+            "On Q4 the controller gives the first operator six replicas on eight cores. While the keyed operator's "
+            "partitions are taken, a worker finds nothing free: with six there (and else as the contestants) workers are "
+            "busy for 97% of the time, with eight always.",
         ),
     ]
     return Found(panels, claims)
