@@ -158,8 +158,8 @@ def _read(points: Points) -> Found:
             best,
             "of the four policies",
             "On Q4 the controller gives the first operator six replicas on eight cores. While the keyed operator's "
-            "partitions are taken, a worker finds nothing free: with six there (and else as the contestants) workers are "
-            "busy for 97% of the time, with eight always.",
+            "partitions are taken, a worker finds nothing free: with six there (and else as the contestants) "
+            "workers are busy for 97% of the time, with eight always.",
         ),
     ]
     return Found(panels, claims)
