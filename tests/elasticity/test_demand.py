@@ -71,6 +71,20 @@ class World:
             self.period(**period)
 
 
+def test_the_dearest_operator_of_a_fused_loop_leaves_it_where_one_worker_is_too_little():
+    """60 and 50 ms of work in each 100: little enough for a worker each, and too much for the one that runs both."""
+    fused = {"loop": "op0"}
+    world = World(0.006, 0.005, 0.002, op0=fused, op1=fused, op2=fused | {"most_replicas": 1}, threads=2)
+    assert world.period(offered=100)["replicas op0"] == 2
+    apart = World(0.006, 0.005, 0.002, threads=2)
+    assert "replicas op0" not in apart.period(offered=100)
+    little = World(0.003, 0.002, 0.002, op0=fused, op1=fused, op2=fused, threads=2)
+    assert "replicas op0" not in little.period(offered=100)
+    alone = fused | {"most_replicas": 1}
+    stuck = World(0.006, 0.005, op0=alone, op1=alone, threads=2)
+    assert "replicas op0" not in stuck.period(offered=100)
+
+
 def test_everything_is_sized_in_one_decision():
     """300 a second for 10 and 20 ms: three and six replicas have work, and half a square root more to spare."""
     world = World(0.01, 0.02, threads=1)

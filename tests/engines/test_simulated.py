@@ -179,6 +179,20 @@ def test_who_adds_to_a_reorder_buffer_with_a_lock_waits_for_the_one_that_sends()
     assert lock.elapsed_seconds > ring.elapsed_seconds
 
 
+def test_what_replicas_send_may_cost_by_the_tuple():
+    def run(give_tuple_seconds):
+        machine = replace(IDEAL, give_tuple_seconds=give_tuple_seconds)
+        return chain(range(100), "a", replicas=1).run(simulated(1, {"a": 0.01}, machine=machine)).elapsed_seconds
+
+    def run_replicas(give_tuple_seconds):
+        machine = replace(IDEAL, give_tuple_seconds=give_tuple_seconds)
+        flow = chain(range(100), "a", replicas=4)
+        return flow.run(simulated(4, {"a": 0.01}, machine=machine, reorder="lock")).elapsed_seconds
+
+    assert run(0.02) == run(0.0)
+    assert run_replicas(0.02) - run_replicas(0.0) == pytest.approx(100 * 0.02, rel=0.2)
+
+
 @pytest.mark.parametrize("threading", ["dynamic", "dedicated"])
 def test_those_that_write_for_one_reader_wait_for_each_other(threading):
     """Eight functions, a worker for each, and one operator that all of them hand their tuples to."""

@@ -92,7 +92,7 @@ class Demand(Controller):
             wanted, enough = (min(max(plan.wanted_threads(), least), signals.most_threads) for plan in (expected, work))
             sizes[""] = Size(signals.threads, needed, wanted, enough)
         if self._of_replicas:
-            for name, need in work.needs.items():
+            for name in work.needs:
                 if name in places:
                     continue
                 one, factor = signals.operators[name], self._crowds.factor(name)
@@ -100,7 +100,8 @@ class Demand(Controller):
                     min(max(plan.wanted_replicas(one, factor), one.least_replicas), one.most_replicas)
                     for plan in (expected, work)
                 )
-                sizes[name] = Size(one.replicas, min(need, one.most_replicas), wanted, enough, name in crowded)
+                needed = min(work.needed(one), one.most_replicas)
+                sizes[name] = Size(one.replicas, needed, wanted, enough, name in crowded)
         settled = self._sizes.settled(sizes, signals.time, may_lower=signals.offered_rate is not None)
         if self._of_replicas:
             settled |= {name: count for name, count in places.items() if count > signals.operators[name].replicas}
@@ -301,12 +302,25 @@ class WorkPlan:
             return self._cores + waiting
         return min(_with_spare(self.threads), self._cores + waiting)
 
+    def needed(self, one: OperatorSignals) -> float:
+        """Workers that are in an operator at once.
+
+        One worker runs a fused loop: where that is too little, the dearest operator that can have replicas is to leave.
+        """
+        needs, operators = self.needs, self._signals.operators
+        loop = [name for name in needs if one.loop and operators[name].loop == one.loop]
+        together = sum(needs[name] for name in loop)
+        dearest = max((name for name in loop if operators[name].most_replicas > 1), key=needs.__getitem__, default="")
+        return together if together > _FULL and one.name == dearest else needs[one.name]
+
     def wanted_replicas(self, one: OperatorSignals, factor: float) -> int:
         """As many as can be of use, where the machine is the limit."""
-        need = self.needs.get(one.name)
-        if need is None:
+        if one.name not in self._cpu:
             return one.replicas
+        need = self.needs[one.name]
         wanted = _with_spare(need)
+        if self.needed(one) > need:
+            wanted = max(wanted, 2)
         if self.is_limited and (need >= _ONE_IS_ENOUGH or one.queue_share > _CROWDED):
             wanted = max(wanted, math.ceil(_AT_THE_LIMIT * need + 0.5))
         if self._waits[one.name] <= self._cpu[one.name]:

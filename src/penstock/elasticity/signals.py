@@ -41,6 +41,8 @@ class OperatorSignals:
     has_own_process: bool = False
     """Whether its functions run in companion processes."""
     is_source: bool = False
+    loop: str = ""
+    """Where several operators are fused: the first of them, for one worker runs them all."""
     can_be_helped: bool = False
 
     @property

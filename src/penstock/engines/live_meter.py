@@ -158,6 +158,7 @@ class Meter:
                     hottest_share=hottest,
                     has_own_process=self._run.settings.has_companions and isinstance(group[0].kind, Applies),
                     is_source=cell.is_source,
+                    loop=groups[0][0].name if len(groups) > 1 else "",
                     can_be_helped=self._can_be_helped(group),
                 )
             )

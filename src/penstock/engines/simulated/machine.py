@@ -40,6 +40,8 @@ class Machine:
     """Take a chunk from a queue."""
     give_seconds: float = 6e-6
     """Hand a chunk on to its reader."""
+    give_tuple_seconds: float = 0.0
+    """What each of its tuples adds to that where replicas send: nothing to speak of, for lists are handed on whole."""
     release_seconds: float = 4e-6
     """Let an operator go."""
     unit_seconds: float = 12e-6

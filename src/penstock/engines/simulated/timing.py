@@ -109,11 +109,17 @@ class _Shared:
         self.is_taken_from = not cell.is_source and self.team is None
         """Whether the cell itself takes from it; not a team, whose replicas do."""
         self._sent = 0
+        self._written = 0
 
     def sent_since(self, sent: int) -> int:
         """How many units a team has sent since this was last asked; `sent` is how many they are by now."""
         before, self._sent = self._sent, sent
         return sent - before
+
+    def written_since(self, written: int) -> int:
+        """The same for the tuples that it has written to its readers."""
+        before, self._written = self._written, written
+        return written - before
 
 
 class Modelled(Timing):
@@ -217,6 +223,9 @@ class Modelled(Timing):
         if not chunks:
             return now
         seconds = chunks * self._machine.give_seconds
+        if self._machine.give_tuple_seconds:
+            written = sum(port.total for targets in team.outputs for port in targets)
+            seconds += shared.written_since(written) * self._machine.give_tuple_seconds
         self.overhead_seconds += seconds
         if not self._has_gil:
             if shared.has_locked_buffer:
