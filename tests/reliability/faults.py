@@ -97,10 +97,14 @@ def failing_disk(
 
 
 def infect(control: str) -> None:
-    """Called in a worker of Spark's, again and again: from the first time on its disk is watched as well."""
+    """Called in a worker of Spark's, again and again: from the first time on its disk is watched as well.
+
+    Workers outlive a test, and the next one has a folder of its own.
+    """
     if not hasattr(os, "penstock_disk"):
         os.penstock_disk = Disk(control)  # type: ignore[attr-defined]
         os.penstock_disk.install()  # type: ignore[attr-defined]
+    os.penstock_disk.is_told_by(control)  # type: ignore[attr-defined]
 
 
 class Disk:
@@ -111,6 +115,10 @@ class Disk:
         self._real: list[tuple[Any, str, Any]] = []
         self._open = builtins.open
         self._os = {name: getattr(os, name) for name in ("open", "write", "close", "lseek", "readlink", "read")}
+
+    def is_told_by(self, control: str) -> None:
+        """The plan is in this folder from now on."""
+        self._control = control
 
     def install(self) -> None:
         for module in builtins, io:
