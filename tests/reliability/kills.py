@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.reliability import flows
 from tests.reliability.trials import Ended, Place, at_steps, run_here, run_in_child
 
-_LIFE_SECONDS = 240
+_LIFE_SECONDS = 900
 _ROOT = Path(__file__).parents[2]
 
 
