@@ -22,7 +22,8 @@ class _Try:
 
     operator: str
     before: int
-    throughput: float
+    rate: float
+    """Tuples a second of this operator: those before it may fall back to its pace meanwhile, for its input is full."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _LeftAlone:
 class Bottleneck(Controller):
     """One replica more for an operator whose input is congested while its output is not.
 
-    A replica that brings no throughput is taken back, and its operator left alone for a while, each time for twice as
+    A replica with which it does no more is taken back, and its operator left alone for a while, each time for twice as
     long; unless its output is congested now, for then the bottleneck has only moved. When the load has gone, replicas
     go one by one.
     """
@@ -56,7 +57,7 @@ class Bottleneck(Controller):
             return undone
         found = self.detect(signals)
         if found is not None:
-            self._try = _Try(found.name, found.replicas, signals.throughput)
+            self._try = _Try(found.name, found.replicas, _rate(found, signals))
             kind = "waits more than it works" if found.cpu_share < 0.5 else "is the bottleneck"
             reason = f"its input is full {found.full_share:.0%} of the time and its output is not: it {kind}"
             return [_replicas(found, found.replicas + 1, reason)]
@@ -86,14 +87,15 @@ class Bottleneck(Controller):
         one = signals.operators.get(tried.operator)
         if one is None or one.replicas != tried.before + 1:
             return []
-        if signals.throughput > tried.throughput * (1 + _PAYS) or one.full_share < self._congested:
+        rate = _rate(one, signals)
+        if rate > tried.rate * (1 + _PAYS) or one.full_share < self._congested:
             return []
         if signals.output_full_share(one.name) >= self._congested:
             return []  # it does more than its readers can take
         before = self._left_alone.get(one.name)
         seconds = 2 * before.seconds if before is not None else _ALONE_SECONDS
         self._left_alone[one.name] = _LeftAlone(tried.before, seconds, signals.time + seconds)
-        reason = f"{signals.throughput:,.0f} tuples/s is no more than {tried.throughput:,.0f} without it"
+        reason = f"{rate:,.0f} tuples/s is no more than {tried.rate:,.0f} without it"
         return [_replicas(one, tried.before, reason)]
 
     def _fewer(self, signals: Signals) -> Sequence[Change]:
@@ -107,6 +109,10 @@ class Bottleneck(Controller):
                 reason = f"{one.replicas} replicas have had work for {needed:.1f}"
                 return [_replicas(one, one.replicas - 1, reason)]
         return []
+
+
+def _rate(one: OperatorSignals, signals: Signals) -> float:
+    return one.received / max(signals.seconds, 1e-9)
 
 
 def _replicas(one: OperatorSignals, after: int, reason: str) -> SetReplicas:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 from penstock.errors import PolicyError
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.failures import Failure
-from penstock.runtime.running.help_shares import HelpShares
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -78,7 +77,7 @@ class Worker:
                 if cell.outbox.is_empty or cell.outbox.flush():
                     yield Point.TAKE
                     if not cell.is_failed and cell.take():
-                        if _is_slow(help_shares, cell) and not run.scheduler.is_empty:
+                        if help_shares.are_wanted(cell.budget.usual_seconds, cell.help_seconds, run.scheduler.ready):
                             yield Point.ASK_FOR_HELP
                         yield Point.PROCESS
                         has_more = True
@@ -135,11 +134,6 @@ class Worker:
         if full and self.only is None and self._next is None:
             claimed = next((port.reader for port in full if port.reader.turn.claim()), None)
             self._next = cast("Cell | None", claimed)
-
-
-def _is_slow(help_shares: HelpShares, cell: Cell) -> bool:
-    """Whether it keeps a worker for so long that another one should do what else is ready."""
-    return cell.budget.usual_seconds > min(help_shares.help_seconds, cell.help_seconds)
 
 
 def _is_closed_here(error: BaseException) -> bool:
