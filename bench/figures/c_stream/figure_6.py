@@ -1,0 +1,70 @@
+"""Figure 6: what the busy operators cost."""
+
+from __future__ import annotations
+
+from figures.c_stream.running import PLUGINS, SETTING, Points, beyond, by_default, fixed, line, power
+from figures.figure import Claim, Figure, Found, Panel
+
+_COSTS = (50, 100, 150, 200, 300, 400)
+_THREADS = 4
+
+
+def _name(plugin: str, cost: int) -> str:
+    return f"{plugin} {cost} µs"
+
+
+def _read(points: Points) -> Found:
+    names = {plugin: {float(cost): _name(plugin, cost) for cost in _COSTS} for plugin in PLUGINS}
+    rates = {plugin: line(points, one) for plugin, one in names.items()}
+    delays = {plugin: line(points, one, "latency", 1000) for plugin, one in names.items()}
+    powers = {plugin: power(rates[plugin]) for plugin in PLUGINS}
+    grown = {plugin: one[-1][1] - one[0][1] for plugin, one in delays.items()}
+    bends = {plugin: power(delays[plugin]) for plugin in PLUGINS}
+    steepest = max(grown, key=lambda plugin: grown[plugin])
+    claims = [
+        Claim(
+            "Throughput falls in proportion as the cost rises",
+            "c to the power of -1",
+            f"powers of {min(powers.values()):.2f} to {max(powers.values()):.2f}",
+            all(-1.1 <= one <= -0.8 for one in powers.values()),
+        ),
+        Claim(
+            "Latency rises with the cost, about linearly",
+            "c to the power of 1",
+            f"powers of {min(bends.values()):.2f} to {max(bends.values()):.2f}",
+            all(0.7 <= one <= 1.3 for one in bends.values()),
+        ),
+        Claim(
+            "MaxQueue's latency rises most steeply",
+            "MaxQueue",
+            f"{steepest}: {grown[steepest]:.0f} ms, Random {grown['Random']:.0f} ms",
+            steepest == "MaxQueue",
+        ),
+    ]
+    best = max(PLUGINS, key=lambda plugin: dict(rates[plugin])[100.0])
+    ours = points["default"]["out"]
+    claims.append(beyond(" at 100 µs, with four threads", ours, dict(rates[best])[100.0], best))
+    axes = "operator cost (µs)"
+    return Found(
+        [
+            Panel("(a) throughput", axes, "tuples/s", rates),
+            Panel("(b) latency", axes, "mean latency (ms)", delays),
+        ],
+        claims,
+    )
+
+
+FIGURE = Figure(
+    "figure-6",
+    "operator cost, data-parallel",
+    f"Data-parallel topology of 12, {_THREADS} threads. {SETTING}",
+    {
+        **{
+            _name(plugin, cost): fixed("data-parallel", plugin, _THREADS, 0.005 * cost, shape={"cost": cost * 1e-6})
+            for plugin in PLUGINS
+            for cost in _COSTS
+        },
+        "default": by_default("data-parallel", 1.5, threads=_THREADS),
+    },
+    _read,
+)
