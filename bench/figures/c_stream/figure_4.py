@@ -11,7 +11,7 @@ from figures.figure import Claim, Figure, Found, Measure, Panel
 
 THREADS = (1, 2, 4, 6, 9, 10, 11, 12)
 _SECONDS = {"chain": 8.0, "data-parallel": 2.4, "tree": 6.0, "reverse tree": 8.0}
-"""Divided by the number of threads."""
+"""Divided by the number of threads; four times as long for MaxQueue with few threads on trees: it works in bursts."""
 _HELD_SECONDS = 50e-6
 _COSTLY_QUEUE_SIZE = 16
 _COSTLY_THREADS = (2, 4, 6, 12)
@@ -165,26 +165,26 @@ def _reverse_tree_claims(rates: Rates, costly: Rates) -> list[Claim]:
     most = {plugin: max(at.values()) for plugin, at in rates.items()}
     other = max(rate for plugin, rate in most.items() if plugin != "Random")
     random_ahead, behind = most["Random"] / other - 1, 1 - most["MaxQueue"] / most["Random"]
-    bound = (
-        f"The last operator sees all tuples: 10,000 tuples/s at most, and each plug-in keeps it busy ({other:,.0f})."
+    by_cost = max(costly["MaxQueue"].values()) / max(costly["Random"].values()) - 1
+    reason = (
+        f"The last operator sees all tuples: 10,000 tuples/s at most, and each plug-in keeps it busy ({other:,.0f}). "
+        f"With a list held for {_HELD_SECONDS * 1e6:.0f} µs and queues of {_COSTLY_QUEUE_SIZE}, Random has "
+        f"{max(costly['Random'].values()):,.0f} tuples/s, and MaxQueue {by_cost:+.0%}."
     )
-    by_cost = 1 - max(costly["MaxQueue"].values()) / max(costly["Random"].values())
     return [
         Claim(
             "Reverse tree: Random has the most throughput",
             "+10%",
             f"{random_ahead:+.1%}",
             random_ahead >= 0.05,
-            "" if random_ahead >= 0.05 else bound,
+            "" if random_ahead >= 0.05 else reason,
         ),
         Claim(
             "Reverse tree: MaxQueue's most is less than Random's",
             "-40%",
             f"{-behind:+.1%}",
             behind >= 0.2,
-            ""
-            if behind >= 0.2
-            else f"{bound} With a costly scheduler and queues of {_COSTLY_QUEUE_SIZE} it is {-by_cost:+.1%}.",
+            "" if behind >= 0.2 else reason,
         ),
     ]
 
@@ -195,7 +195,9 @@ def _measures() -> dict[str, Measure]:
     for topology, seconds in _SECONDS.items():
         for plugin in PLUGINS:
             for threads in THREADS:
-                found[name_of(topology, plugin, threads)] = fixed(topology, plugin, threads, seconds / threads)
+                longer = 4 if topology == "tree" and plugin == "MaxQueue" and threads <= 4 else 1
+                measure = fixed(topology, plugin, threads, longer * seconds / threads)
+                found[name_of(topology, plugin, threads)] = measure
         found[f"default {topology}"] = by_default(topology, 1.2)
     for topology in _COSTLY_TOPOLOGIES:
         for plugin in _COSTLY_PLUGINS:

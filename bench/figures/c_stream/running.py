@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import log
+from statistics import correlation
 from typing import Any
 
 import penstock as ps
@@ -71,9 +71,6 @@ def beyond(where: str, ours: float, best: float, contestant: str, reason: str = 
     )
 
 
-def power(points: Sequence[tuple[float, float]]) -> float:
-    """How y grows with x, as the power of x that fits best."""
-    logs = [(log(x), log(y)) for x, y in points]
-    middle_x, middle_y = (sum(one) / len(logs) for one in zip(*logs, strict=True))
-    above = sum((x - middle_x) * (y - middle_y) for x, y in logs)
-    return float(above / sum((x - middle_x) ** 2 for x, _ in logs))
+def linearity(points: Sequence[tuple[float, float]]) -> float:
+    """How well a straight line fits: the correlation of x and y."""
+    return correlation(*map(list, zip(*points, strict=True)))

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import penstock as ps
-from figures.c_stream.watching import Numbers, Out, Watch
+from figures.c_stream.watching import CHUNK, Numbers, Out, Watch
 
 BUSY = 12
 DEPTH = 6
 COST = 100e-6
 SPLIT_SECONDS, MERGE_SECONDS = 4e-6, 10e-6
+_LARGE_CHUNK = 64
+"""As Penstock's own sources would read: a millisecond of work, or what the first queue holds."""
 SOURCE_SECONDS, SINK_SECONDS = 16e-6, 10e-6
 """What the source of figures 9, 10 and 13 costs follows from what its readers reach; see there."""
 
@@ -94,7 +96,8 @@ class Making:
         return stream.map(_same, name=name)
 
     def read(self, name: str = "in") -> Any:
-        return self.flow.read(Numbers(self.watch), name=name)
+        chunk = _LARGE_CHUNK if self.has_functions else CHUNK
+        return self.flow.read(Numbers(self.watch, chunk), name=name)
 
 
 def _same(value: Any) -> Any:

@@ -12,7 +12,7 @@ from penstock.connectors.source import Chunk, Source, Split
 
 Stamped = tuple[int, float]
 """A number, and when it was made."""
-_CHUNK = 16
+CHUNK = 16
 
 
 class Watch:
@@ -63,8 +63,9 @@ class Numbers(Source):
 
     name, bounded, counts_rows = "numbers", False, True
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, chunk: int = CHUNK) -> None:
         self._watch = watch
+        self._chunk = chunk
 
     def splits(self) -> Sequence[Split]:
         return [Split("numbers")]
@@ -74,9 +75,9 @@ class Numbers(Source):
         position = split.start
         while True:
             now = clock.now()
-            values = [(number, now) for number in range(position, position + _CHUNK)]
-            position += _CHUNK
-            self._watch.read(_CHUNK)
+            values = [(number, now) for number in range(position, position + self._chunk)]
+            position += self._chunk
+            self._watch.read(self._chunk)
             yield Chunk(values, position, all_readable=True)
 
 
