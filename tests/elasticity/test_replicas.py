@@ -407,3 +407,12 @@ def test_an_operator_is_left_alone_for_a_while_only():
         if wanted(controller.decide(signals)) == {"first": 3}:
             times.append(second)
     assert times == [0, 11, 32]  # after ten seconds, then after twenty
+
+
+def test_with_more_threads_an_operator_is_not_left_alone():
+    """What did not pay because no thread had time for it may pay now."""
+    controller, of_two = Bottleneck(), replace(two_in_sequence(2, 2, 0.9, 0.0, 1000), threads=4)
+    assert wanted(controller.decide(of_two)) == {"first": 3}
+    assert wanted(controller.decide(replace(two_in_sequence(3, 2, 0.9, 0.0, 1000), threads=4))) == {"first": 2}
+    assert controller.decide(of_two) == []
+    assert wanted(controller.decide(replace(of_two, threads=5))) == {"first": 3}

@@ -59,11 +59,13 @@ FIGURE = Figure(
     f"filtered out. {SETTING}",
     {
         **{
-            _name(plugin, share): fixed("chain", plugin, _THREADS, 4.0, shape={"selectivity": share})
+            _name(plugin, share): fixed(
+                "chain", plugin, _THREADS, 16.0 if share == 1 else 4.0, shape={"selectivity": share}
+            )
             for plugin in PLUGINS
             for share in _SHARES
         },
-        "default": by_default("chain", 8.0, threads=_THREADS),
+        "default": by_default("chain", 16.0, threads=_THREADS),
     },
     _read,
 )

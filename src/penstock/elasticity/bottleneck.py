@@ -28,9 +28,10 @@ class _Try:
 
 @dataclass(frozen=True)
 class _LeftAlone:
-    """An operator to which one more than so many replicas did not pay."""
+    """An operator to which one more than so many replicas did not pay, with so many threads."""
 
     replicas: int
+    threads: int
     seconds: float
     until: float
 
@@ -38,9 +39,9 @@ class _LeftAlone:
 class Bottleneck(Controller):
     """One replica more for an operator whose input is congested while its output is not.
 
-    A replica with which it does no more is taken back, and its operator left alone for a while, each time for twice as
-    long; unless its output is congested now, for then the bottleneck has only moved. When the load has gone, replicas
-    go one by one.
+    A replica with which it does no more is taken back, and its operator left alone for a while (unless there are more
+    threads), each time for twice as long; unless its output is congested now, for then the bottleneck has only moved.
+    When the load has gone, replicas go one by one.
     """
 
     name = "bottleneck"
@@ -69,7 +70,12 @@ class Bottleneck(Controller):
             return None  # no thread has time to work in one more
         for one in signals.operators.values():
             left = self._left_alone.get(one.name)
-            is_left_alone = left is not None and left.replicas <= one.replicas and signals.time < left.until
+            is_left_alone = (
+                left is not None
+                and left.replicas <= one.replicas
+                and left.threads >= signals.threads
+                and signals.time < left.until
+            )
             if (
                 not is_left_alone
                 and one.replicas < one.most_replicas
@@ -94,7 +100,7 @@ class Bottleneck(Controller):
             return []  # it does more than its readers can take
         before = self._left_alone.get(one.name)
         seconds = 2 * before.seconds if before is not None else _ALONE_SECONDS
-        self._left_alone[one.name] = _LeftAlone(tried.before, seconds, signals.time + seconds)
+        self._left_alone[one.name] = _LeftAlone(tried.before, signals.threads, seconds, signals.time + seconds)
         reason = f"{rate:,.0f} tuples/s is no more than {tried.rate:,.0f} without it"
         return [_replicas(one, tried.before, reason)]
 
