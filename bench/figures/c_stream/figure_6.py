@@ -37,8 +37,7 @@ def _read(points: Points) -> Found:
             ""
             if all(one >= 0.9 for one in bends.values())
             else "LeastRecently's depends on how many tuples it comes to carry at once: at 100 µs it was 5, 10 and "
-            "20 ms "
-            "with queues of 64, 128 and 256.",
+            "20 ms with queues of 64, 128 and 256.",
         ),
         Claim(
             "MaxQueue's latency rises most steeply",
