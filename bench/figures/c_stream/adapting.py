@@ -117,14 +117,13 @@ def adaptation_figure(
             ),
         ]
         if busy > 1:
-            turns = [operator for _, operator, _ in point["decisions"] if operator]
-            changes = sum(one != other for one, other in pairwise(turns))
+            turns = [(operator, after) for _, operator, after in point["decisions"] if operator]
             claims.append(
                 Claim(
-                    "Replicas are added to one operator and then to the other, in turn",
+                    "A replica is added to one operator and then to the other, until none is congested",
                     "alternating",
-                    f"{changes} of {len(turns) - 1} times the other one's turn",
-                    changes >= 0.7 * (len(turns) - 1),
+                    f"{', '.join(f'{operator} to {after}' for operator, after in turns)}",
+                    _most_apart(turns, operators) <= 1,
                 )
             )
         worst = min(costs, key=lambda cost: points[f"default {cost} µs"]["out"] / points[f"adapting {cost} µs"]["out"])
@@ -167,6 +166,15 @@ def adaptation_figure(
         measures[f"default {cost} µs"] = by_itself(busy, cost)
     measures[_sources_first(first)] = by_itself(busy, first, policy="max-queue")
     return Figure(name, title, f"{label.capitalize()} and threads by cost. {SETTING}", measures, read)
+
+
+def _most_apart(turns: Sequence[tuple[str, int]], operators: Sequence[str]) -> int:
+    """By how many replicas the operators ever differ."""
+    now, most = dict.fromkeys(operators, 1), 0
+    for operator, after in turns:
+        now[operator] = after
+        most = max(most, max(now.values()) - min(now.values()))
+    return most
 
 
 def _sources_first(cost: int) -> str:

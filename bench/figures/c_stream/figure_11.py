@@ -52,7 +52,7 @@ FIGURE = Figure(
     f"every {_PERIOD} s instead of 10. Queues of {QUEUE_SIZE}. {SETTING}",
     {
         **{
-            f"{threads} threads": fixed("data-parallel", "Random", threads, 0.4 + 2.0 / threads, queue_size=QUEUE_SIZE)
+            f"{threads} threads": fixed("data-parallel", "Random", threads, 1.2 + 2.0 / threads, queue_size=QUEUE_SIZE)
             for threads in range(1, CORES + 1)
         },
         **{name: _adapted(low, high) for name, (low, high) in _BOUNDS.items()},

@@ -7,6 +7,7 @@ from figures.c_stream.running import Points, beyond
 from figures.figure import Claim, Figure, Found, Panel
 
 _SCENARIOS = {"1 x 100 µs": (1, 100, 6.2), "2 x 140 µs": (2, 140, 3.8)}
+_COUNTS_FROM = 0.8
 
 
 def _read(points: Points) -> Found:
@@ -21,9 +22,9 @@ def _read(points: Points) -> Found:
         claims += [
             Claim(
                 f"With adaptation, C-Stream outperforms Storm ({name})",
-                f"{paper} times as fast",
+                f"{paper} times as fast (here {_COUNTS_FROM} of that counts)",
                 f"{pool / storm:.1f} times as fast",
-                pool / storm >= 0.9 * paper,
+                pool / storm >= _COUNTS_FROM * paper,
             ),
             beyond(f" ({name})", ours, max(pool, storm), "C-Stream's adaptation"),
         ]
