@@ -58,6 +58,8 @@ class Figure:
     read: Callable[[Mapping[str, Any]], Found]
     is_real: bool = False
     """Whether its points need the machine for themselves; the others are simulated."""
+    points_of: str = ""
+    """The figure whose points these are, where it shows another side of them."""
 
 
 @dataclass(frozen=True)

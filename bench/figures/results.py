@@ -20,10 +20,11 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._forgotten: set[Path] = set()
 
     def of(self, paper: str, figure: Figure, progress: Progress) -> Mapping[str, Any]:
         """The results of all points; those that are missing are measured now."""
-        folder = self._folder / paper / figure.name
+        folder = self._folder_of(paper, figure)
         folder.mkdir(parents=True, exist_ok=True)
         missing = {name: one for name, one in figure.measures.items() if not _file(folder, name).exists()}
         if missing:
@@ -31,9 +32,16 @@ class Results:
         return {name: json.loads(_file(folder, name).read_text()) for name in figure.measures}
 
     def forget(self, paper: str, figure: Figure) -> None:
-        folder = self._folder / paper / figure.name
+        """Once: what was measured since then may be another figure's as well."""
+        folder = self._folder_of(paper, figure)
+        if folder in self._forgotten:
+            return
+        self._forgotten.add(folder)
         for path in folder.glob("*.json"):
             path.unlink()
+
+    def _folder_of(self, paper: str, figure: Figure) -> Path:
+        return self._folder / paper / (figure.points_of or figure.name)
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -274,6 +274,21 @@ def test_a_replica_that_does_not_pay_is_taken_back_and_its_operator_left_alone()
     assert controller.decide(pipeline(0.5, throughput=150, replicas=2)) == []
 
 
+def test_a_replica_pays_by_what_its_own_operator_does():
+    """Those before it fall back to its pace when its queue is full: that is not the replica's fault."""
+
+    def two(first, second, replicas):
+        return flow(
+            source(first),
+            operator("first", first, 0.001),
+            operator("second", second, 0.001, before="first", full_share=0.5, replicas=replicas),
+        )
+
+    controller = Bottleneck()
+    assert wanted(controller.decide(two(first=400, second=100, replicas=1))) == {"second": 2}
+    assert wanted(controller.decide(two(first=200, second=200, replicas=2))) == {"second": 3}
+
+
 def test_replicas_go_when_the_load_has_gone():
     controller = Bottleneck()
     quiet = pipeline(throughput=100, replicas=4)
@@ -392,3 +407,12 @@ def test_an_operator_is_left_alone_for_a_while_only():
         if wanted(controller.decide(signals)) == {"first": 3}:
             times.append(second)
     assert times == [0, 11, 32]  # after ten seconds, then after twenty
+
+
+def test_with_more_threads_an_operator_is_not_left_alone():
+    """What did not pay because no thread had time for it may pay now."""
+    controller, of_two = Bottleneck(), replace(two_in_sequence(2, 2, 0.9, 0.0, 1000), threads=4)
+    assert wanted(controller.decide(of_two)) == {"first": 3}
+    assert wanted(controller.decide(replace(two_in_sequence(3, 2, 0.9, 0.0, 1000), threads=4))) == {"first": 2}
+    assert controller.decide(of_two) == []
+    assert wanted(controller.decide(replace(of_two, threads=5))) == {"first": 3}

@@ -22,14 +22,16 @@ class _Try:
 
     operator: str
     before: int
-    throughput: float
+    rate: float
+    """Tuples a second of this operator: those before it may fall back to its pace meanwhile, for its input is full."""
 
 
 @dataclass(frozen=True)
 class _LeftAlone:
-    """An operator to which one more than so many replicas did not pay."""
+    """An operator to which one more than so many replicas did not pay, with so many threads."""
 
     replicas: int
+    threads: int
     seconds: float
     until: float
 
@@ -37,9 +39,9 @@ class _LeftAlone:
 class Bottleneck(Controller):
     """One replica more for an operator whose input is congested while its output is not.
 
-    A replica that brings no throughput is taken back, and its operator left alone for a while, each time for twice as
-    long; unless its output is congested now, for then the bottleneck has only moved. When the load has gone, replicas
-    go one by one.
+    A replica with which it does no more is taken back, and its operator left alone for a while (unless there are more
+    threads), each time for twice as long; unless its output is congested now, for then the bottleneck has only moved.
+    When the load has gone, replicas go one by one.
     """
 
     name = "bottleneck"
@@ -56,7 +58,7 @@ class Bottleneck(Controller):
             return undone
         found = self.detect(signals)
         if found is not None:
-            self._try = _Try(found.name, found.replicas, signals.throughput)
+            self._try = _Try(found.name, found.replicas, _rate(found, signals))
             kind = "waits more than it works" if found.cpu_share < 0.5 else "is the bottleneck"
             reason = f"its input is full {found.full_share:.0%} of the time and its output is not: it {kind}"
             return [_replicas(found, found.replicas + 1, reason)]
@@ -68,7 +70,12 @@ class Bottleneck(Controller):
             return None  # no thread has time to work in one more
         for one in signals.operators.values():
             left = self._left_alone.get(one.name)
-            is_left_alone = left is not None and left.replicas <= one.replicas and signals.time < left.until
+            is_left_alone = (
+                left is not None
+                and left.replicas <= one.replicas
+                and left.threads >= signals.threads
+                and signals.time < left.until
+            )
             if (
                 not is_left_alone
                 and one.replicas < one.most_replicas
@@ -86,14 +93,15 @@ class Bottleneck(Controller):
         one = signals.operators.get(tried.operator)
         if one is None or one.replicas != tried.before + 1:
             return []
-        if signals.throughput > tried.throughput * (1 + _PAYS) or one.full_share < self._congested:
+        rate = _rate(one, signals)
+        if rate > tried.rate * (1 + _PAYS) or one.full_share < self._congested:
             return []
         if signals.output_full_share(one.name) >= self._congested:
             return []  # it does more than its readers can take
         before = self._left_alone.get(one.name)
         seconds = 2 * before.seconds if before is not None else _ALONE_SECONDS
-        self._left_alone[one.name] = _LeftAlone(tried.before, seconds, signals.time + seconds)
-        reason = f"{signals.throughput:,.0f} tuples/s is no more than {tried.throughput:,.0f} without it"
+        self._left_alone[one.name] = _LeftAlone(tried.before, signals.threads, seconds, signals.time + seconds)
+        reason = f"{rate:,.0f} tuples/s is no more than {tried.rate:,.0f} without it"
         return [_replicas(one, tried.before, reason)]
 
     def _fewer(self, signals: Signals) -> Sequence[Change]:
@@ -107,6 +115,10 @@ class Bottleneck(Controller):
                 reason = f"{one.replicas} replicas have had work for {needed:.1f}"
                 return [_replicas(one, one.replicas - 1, reason)]
         return []
+
+
+def _rate(one: OperatorSignals, signals: Signals) -> float:
+    return one.received / max(signals.seconds, 1e-9)
 
 
 def _replicas(one: OperatorSignals, after: int, reason: str) -> SetReplicas:

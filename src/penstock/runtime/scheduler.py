@@ -45,6 +45,11 @@ class Scheduler:
         return not self._came and not self._list.count
 
     @property
+    def ready(self) -> int:
+        """How many cells wait for a worker."""
+        return len(self._came) + self._list.count
+
+    @property
     def compared(self) -> int:
         """About how many operators the policy would be asked now."""
         came = len(self._came)

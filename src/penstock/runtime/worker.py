@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 from penstock.errors import PolicyError
 from penstock.runtime.cells.cell import Cell
 from penstock.runtime.failures import Failure
-from penstock.runtime.running.help_shares import HelpShares
 
 if TYPE_CHECKING:
     from penstock.runtime.run import Run
@@ -61,7 +60,7 @@ class Worker:
     def points(self) -> Iterator[Point]:
         """Work, stopping before every access to what others see."""
         run, now, cpu = self._run, self._run.clock.now, self._run.clock.thread_cpu
-        ending, help_shares = run.ending, run.help_shares
+        ending, help_shares, scheduler = run.ending, run.help_shares, run.scheduler
         while True:
             yield _PICK
             if ending.is_over or (self.is_retired and self._next is None):
@@ -83,7 +82,9 @@ class Worker:
                 if cell.outbox.is_empty or cell.outbox.flush():
                     yield _TAKE
                     if not cell.is_failed and cell.take():
-                        if _is_slow(help_shares, cell) and not run.scheduler.is_empty:
+                        if (ready := scheduler.ready) and help_shares.is_wanted(
+                            cell.budget.usual_seconds, cell.help_seconds, ready
+                        ):
                             yield _ASK_FOR_HELP
                         yield _PROCESS
                         has_more = True
@@ -140,11 +141,6 @@ class Worker:
         if full and self.only is None and self._next is None:
             claimed = next((port.reader for port in full if port.reader.turn.claim()), None)
             self._next = cast("Cell | None", claimed)
-
-
-def _is_slow(help_shares: HelpShares, cell: Cell) -> bool:
-    """Whether it keeps a worker for so long that another one should do what else is ready."""
-    return cell.budget.usual_seconds > min(help_shares.help_seconds, cell.help_seconds)
 
 
 def _is_closed_here(error: BaseException) -> bool:

@@ -21,6 +21,7 @@ class HelpShares:
 
     def __init__(self, default_share: float, has_gil: bool) -> None:
         self._default_share = default_share
+        self._has_gil = has_gil
         self.shares: Mapping[tuple[str, str], float] = {}
         self._left: dict[tuple[str, str], float] = {}
         """Of a tuple that was to be helped with: chunks of one tuple are helped with too."""
@@ -50,6 +51,18 @@ class HelpShares:
         """From the next chunk on."""
         self.shares = {**self.shares, (helper, helped): share}
         self.is_on = any(self.shares.values()) or self._default_share > 0
+
+    def is_wanted(self, busy_seconds: float, most_seconds: float, ready: int) -> bool:
+        """Whether what else is ready waits too long for a worker that is about to be busy for so many seconds.
+
+        The last of several that are ready waits for all before it. Under a GIL it would wait for them anyway.
+
+        >>> shares = HelpShares(default_share=0.0, has_gil=False)
+        >>> [shares.is_wanted(0.0001, float("inf"), ready) for ready in (1, 2, 3)]
+        [False, False, True]
+        """
+        waiting_seconds = busy_seconds if self._has_gil else ready * busy_seconds
+        return waiting_seconds > min(self.help_seconds, most_seconds)
 
     def be_prompt(self) -> None:
         """From now on a controller sees to it that threads don't fight for a GIL: ask for help early."""
