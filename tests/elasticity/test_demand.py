@@ -108,6 +108,12 @@ def test_at_the_limit_all_cores_have_a_thread():
     assert world.threads == 8
 
 
+def test_no_more_replicas_than_there_may_be_threads():
+    world = World(0.01, cores=16, threads=8)
+    world.pass_by(2, done=800, most_threads=8)
+    assert (world.threads, world.replicas) == (8, {"op0": 8})
+
+
 def test_what_waits_is_done_in_two_seconds():
     world = World(0.01, threads=1)
     assert world.period(offered=100, backlog=1000)["threads"] == 8  # 100 a second, and 500 more

@@ -245,6 +245,8 @@ class WorkPlan:
         self._signals = signals
         self._learnt = learnt
         self._cores = 1 if signals.is_gil_bound else signals.cores
+        if not signals.has_thread_each:
+            self._cores = min(self._cores, signals.most_threads)
         known = [name for name, one in signals.operators.items() if name in learnt.costs and one.name]
         self.late = max((learnt.waiting(signals, name) for name in known), default=0.0)
         cpu = learnt.cpu_seconds_a_tuple()
