@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import penstock as ps
-from figures.c_stream.running import PLUGINS, SETTING, Points, beyond, by_default, fixed, line
+from figures.c_stream.running import PLUGINS, Points, beyond, by_default, fixed, line, setting
 from figures.c_stream.topologies import TOPOLOGIES
 from figures.figure import Claim, Figure, Found, Measure, Panel
 
@@ -213,7 +213,7 @@ def _measures() -> dict[str, Measure]:
 FIGURE = Figure(
     "figure-4",
     "number of threads and throughput",
-    f"{SETTING} Split and merge of the data-parallel topology cost 4 and 10 µs. The last panels are for what "
+    f"{setting()} Split and merge of the data-parallel topology cost 4 and 10 µs. The last panels are for what "
     f"C-Stream's scheduler may cost: each pick holds the list of ready operators for {_HELD_SECONDS * 1e6:.0f} µs.",
     _measures(),
     _read,
