@@ -50,8 +50,8 @@ FIGURE = Figure(
     "figure-11",
     "adaptation, data-parallel",
     f"Data-parallel topology of 12, Random; low thresholds are 0.05 less than the high ones. A look every {_PERIOD} s "
-    "instead of 10. One thread is busy for less than 0.95 of the time, for picks are no work; with queues of 1,024, where "
-    f"picks are fewer, both thresholds lead to 12. {setting(_QUEUE_SIZE)}",
+    "instead of 10. One thread is busy for less than 0.95 of the time, for picks are no work; with queues of 1,024 "
+    f"picks are fewer, and both thresholds lead to 12. {setting(_QUEUE_SIZE)}",
     {
         **{
             f"{threads} threads": fixed("data-parallel", "Random", threads, 1.2 + 2.0 / threads, queue_size=_QUEUE_SIZE)
