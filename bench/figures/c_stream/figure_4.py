@@ -111,8 +111,8 @@ def _falls(topology: str, rates: Rates, costly: Rates, paper: str) -> Claim:
     reason = (
         "Penstock's picks are cheap: workers hold the list of ready operators for 0.5 µs. "
         f"{'Where' if falls_then else 'But not even where'} they hold it for {_HELD_SECONDS * 1e6:.0f} µs, with "
-        f"queues of {_COSTLY_QUEUE_SIZE}, {'it falls' if falls_then else 'does it fall'}: Random has {at[peak]:,.0f} tuples/s "
-        f"with {peak} threads and {at[12]:,.0f} with 12."
+        f"queues of {_COSTLY_QUEUE_SIZE}, {'it falls' if falls_then else 'does it fall'}: Random has {at[peak]:,.0f} "
+        f"tuples/s with {peak} threads and {at[12]:,.0f} with 12."
     )
     return Claim(
         f"{topology}: throughput {paper}",
