@@ -134,7 +134,7 @@ def adaptation_figure(
                 points[f"default {worst} µs"]["out"],
                 points[f"adapting {worst} µs"]["out"],
                 "C-Stream's adaptation",
-                _source_waits(points, first),
+                source_waits(points, f"default {first} µs", _sources_first(first)),
             )
         )
         axes = "operator cost (µs)"
@@ -181,13 +181,13 @@ def _sources_first(cost: int) -> str:
     return f"default, sources first {cost} µs"
 
 
-def _source_waits(points: Points, cost: int) -> str:
+def source_waits(points: Points, default: str, sources_first: str) -> str:
     """Why the defaults may do less where the source is the bottleneck."""
-    usual, first = points[f"default {cost} µs"]["out"], points[_sources_first(cost)]["out"]
+    usual, first = points[default]["out"], points[sources_first]["out"]
     return (
-        "The source is the bottleneck, and `last-in-pipeline` picks it last: who has read goes on with "
-        f"it, and the source waits until another one is awake. At {cost} µs that is {usual:,.0f} tuples/s, and "
-        f"with `max-queue`, which picks sources first, {first:,.0f}."
+        "The source is the bottleneck, and `last-in-pipeline` picks it last: who has read goes on with it, and the "
+        f"source waits until another worker is awake ({default}: {usual:,.0f} tuples/s). With `max-queue`, which picks "
+        f"sources first, it is {first:,.0f}."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from figures.c_stream.running import CORES, SETTING, Points, beyond, by_default, fixed, run
+from figures.c_stream.running import CORES, Points, beyond, by_default, fixed, run, setting
 from figures.c_stream.topologies import TOPOLOGIES
 from figures.figure import Claim, Figure, Found, Measure, Panel
 
@@ -50,7 +50,7 @@ FIGURE = Figure(
     "figure-12",
     "against Storm, without adaptation",
     f"Chain of 12, data-parallel of 8, trees of 63; C-Stream is a pool of {CORES} threads with Random, and Storm, "
-    f'which has an executor for each operator, `threading="dedicated"`. {SETTING}',
+    f'which has an executor for each operator, `threading="dedicated"`. {setting()}',
     _measures(),
     _read,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from figures.c_stream.adapting import SETTING, adapting, by_itself, per_operator
+from figures.c_stream.adapting import SETTING, adapting, by_itself, per_operator, source_waits
 from figures.c_stream.running import Points, beyond
 from figures.figure import Claim, Figure, Found, Panel
 
@@ -26,7 +26,13 @@ def _read(points: Points) -> Found:
                 f"{pool / storm:.1f} times as fast",
                 pool / storm >= _COUNTS_FROM * paper,
             ),
-            beyond(f" ({name})", ours, max(pool, storm), "C-Stream's adaptation"),
+            beyond(
+                f" ({name})",
+                ours,
+                max(pool, storm),
+                "C-Stream's adaptation",
+                source_waits(points, f"{name}, default", f"{name}, default, sources first"),
+            ),
         ]
     title = ", ".join(f"{place + 1}: {name}" for place, name in enumerate(_SCENARIOS))
     return Found([Panel(title, "scenario", "tuples/s", rates, style="bar")], claims)
@@ -43,6 +49,7 @@ FIGURE = Figure(
             "adapting": adapting(busy, cost, seconds=6.0),
             "thread each": per_operator(busy, cost),
             "default": by_itself(busy, cost),
+            "default, sources first": by_itself(busy, cost, policy="max-queue"),
         }.items()
     },
     _read,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from figures.c_stream import figure_4
 from figures.c_stream.figure_4 import THREADS, lines
-from figures.c_stream.running import PLUGINS, SETTING, Points
+from figures.c_stream.running import PLUGINS, Points, setting
 from figures.c_stream.topologies import TOPOLOGIES
 from figures.figure import Claim, Figure, Found, Panel
 
@@ -123,7 +123,7 @@ def _reverse(delays: Delays, points: Points) -> Claim:
 FIGURE = Figure(
     "figure-5",
     "number of threads and latency",
-    f"The runs of figure 4: mean latency of all tuples, from when the source made them. {SETTING}",
+    f"The runs of figure 4: mean latency of all tuples, from when the source made them. {setting()}",
     figure_4.FIGURE.measures,
     _read,
     points_of="figure-4",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from figures.c_stream.running import PLUGINS, SETTING, Points, beyond, by_default, fixed, line, linearity
+from figures.c_stream.running import PLUGINS, Points, beyond, by_default, fixed, line, linearity, setting
 from figures.figure import Claim, Figure, Found, Panel
 
 _COSTS = (50, 100, 150, 200, 300, 400)
@@ -62,7 +62,7 @@ def _read(points: Points) -> Found:
 FIGURE = Figure(
     "figure-6",
     "operator cost, data-parallel",
-    f"Data-parallel topology of 12, {_THREADS} threads. {SETTING}",
+    f"Data-parallel topology of 12, {_THREADS} threads. {setting()}",
     {
         **{
             _name(plugin, cost): fixed("data-parallel", plugin, _THREADS, 0.005 * cost, shape={"cost": cost * 1e-6})

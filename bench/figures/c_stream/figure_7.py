@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import penstock as ps
-from figures.c_stream.running import PLUGINS, SETTING, Points, beyond, by_default, fixed, line, linearity
+from figures.c_stream.running import PLUGINS, Points, beyond, by_default, fixed, line, linearity, setting
 from figures.figure import Claim, Figure, Found, Measure, Panel
 
 _COUNTS = (4, 8, 12, 16, 24, 32)
@@ -106,7 +106,7 @@ def _measures() -> dict[str, Measure]:
 FIGURE = Figure(
     "figure-7",
     "application size, data-parallel",
-    f"Data-parallel topology of 4 to 32, {_THREADS} threads. {SETTING}",
+    f"Data-parallel topology of 4 to 32, {_THREADS} threads. {setting()}",
     _measures(),
     _read,
 )

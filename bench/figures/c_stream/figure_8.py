@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from figures.c_stream.running import PLUGINS, SETTING, Points, beyond, by_default, fixed, line
+from figures.c_stream.running import PLUGINS, Points, beyond, by_default, fixed, line, setting
 from figures.figure import Claim, Figure, Found, Panel
 
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -56,7 +56,7 @@ FIGURE = Figure(
     "figure-8",
     "selectivity, chain",
     f"Chain of 12, {_THREADS} threads. Throughput is what the source reads, and the way of a tuple ends where it is "
-    f"filtered out. {SETTING}",
+    f"filtered out. {setting()}",
     {
         **{
             _name(plugin, share): fixed(

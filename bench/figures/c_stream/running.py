@@ -22,13 +22,17 @@ PLUGINS = {
     "MaxRunningTime": "max-running-time",
 }
 """The paper's scheduler plug-ins, by the names that its figures give them."""
-SETTING = (
-    f"{CORES} virtual cores, busy operators as driver loops of 100 µs, queues of {QUEUE_SIZE} tuples (the paper "
-    "doesn't say), slices of 50 ms, which is the paper's quantum; counted in the second half of each run."
-)
 DEFAULTS = "Penstock's defaults (threads and replicas find themselves, `last-in-pipeline`)"
 
 Points = Mapping[str, Any]
+
+
+def setting(queue_size: int = QUEUE_SIZE) -> str:
+    """What all figures have in common."""
+    return (
+        f"{CORES} virtual cores, busy operators as driver loops of 100 µs, queues of {queue_size} tuples (the paper "
+        "doesn't say), slices of 50 ms, which is the paper's quantum; counted in the second half of each run."
+    )
 
 
 def run(topology: str, seconds: float, shape: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
