@@ -13,7 +13,7 @@ _NEARLY_EMPTY = 0.05
 """A queue with less than that runs dry: its operator has too little to do."""
 _NEARLY_NOTHING = 0.02
 _MOST = 0.95
-_OTHER_COSTS = 0.1
+_OTHER_COSTS = 0.05
 """A ratio that what tuples cost now speaks for by so much more or less is set anew."""
 _TRIM = 0.005
 _TURNS = 3
@@ -81,6 +81,8 @@ class Helping(Controller):
             # Where sources can be read at any speed, a helper's own input is always full; that is no reason to help less.
             is_too_much = helper.full_share >= _CONGESTED and helped.queue_share < _NEARLY_EMPTY
             step = pair.step(is_full, is_too_much) * self._trim
+            if step:
+                pair.fair = fair  # help itself changes what a tuple costs on average
             after = min(_MOST, max(0.0, ratio + step))
             reason = (
                 f"it is full {helped.full_share:.0%} of the time"
@@ -116,7 +118,7 @@ class _Pair:
 
     def __init__(self, fair: float) -> None:
         self.fair = fair
-        """What the costs spoke for when it was set."""
+        """What the costs spoke for when it was last set or trimmed."""
         self._last = 0
         self._turns = 0
 
