@@ -15,7 +15,8 @@ _SECONDS, _FULL_SECONDS = 60.0, 30.0
 
 def _read(results: Mapping[str, Any]) -> Found:
     one, two = (
-        [seen for seen in seen_of(results[name]) if seen.time > _FULL_SECONDS] for name in ("one compute", "two computes")
+        [seen for seen in seen_of(results[name]) if seen.time > _FULL_SECONDS]
+        for name in ("one compute", "two computes")
     )
     compute = statistics.fmean(seen.compute for seen in one)
     exclaim = statistics.fmean(seen.exclaim1 for seen in two)

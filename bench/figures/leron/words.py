@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import penstock as ps
 from elasticity.shown import changes
+
+import penstock as ps
 from penstock.elasticity.signals import Signals
 from penstock.engines.simulated.platforms import VirtualCores
 from penstock.runtime.virtual import Virtual
@@ -23,8 +24,9 @@ SETTING = (
     "Simulated on 16 cores, a thread for each instance, with the costs of table 1 in milliseconds instead of "
     "microseconds, and ten minutes instead of an hour: compute 8.8, exclaim1 6.8, and both in a helper 11.5, for it "
     "has the tuple at hand. word is not told; it makes 205 a second, from which the paper's 1.4 times and its 30% both "
-    "follow. exclaim2 (2.0) holds nothing up. Queues have room for 2,000 tuples; from a full one (the high water mark) to "
-    "a half full one (the low) those before it stand still. Leron is equation 1 as it is printed, with a step of 0.005 in each second."
+    "follow. exclaim2 (2.0) holds nothing up. Queues have room for 2,000 tuples; from a full one (the high water mark) "
+    "to a half full one (the low) those before it stand still. Leron is equation 1 as it is printed, with a step of "
+    "0.005 in each second."
 )
 _DELTA = 0.005
 _FULL = 0.05
@@ -139,7 +141,11 @@ def run(system: str, seconds: float, computes: int = 2, slower: float = 1.0) -> 
     )
     report = flow.run(engine)
     decided = [(one.time, one.after) for one in changes(report, "helping")]
-    return {"seen": [list(asdict(one).values()) for one in recorder.seen], "ratios": decided, "helper_seconds": engine.helper_seconds / max(1, engine.helped)}
+    return {
+        "seen": [list(asdict(one).values()) for one in recorder.seen],
+        "ratios": decided,
+        "helper_seconds": engine.helper_seconds / max(1, engine.helped),
+    }
 
 
 def seen_of(result: dict[str, Any]) -> list[Seen]:

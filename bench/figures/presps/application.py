@@ -10,8 +10,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import penstock as ps
 from elasticity.shown import changes
+
+import penstock as ps
 from figures.presps.systems import Dabs, Gate, Presps
 from penstock.engines.simulated.platforms import VirtualCores
 from penstock.observe.report import Report
@@ -23,10 +24,10 @@ DECISION_SECONDS = 1.0
 INTERVAL_SECONDS = 5.0
 """In which what comes is compared with what goes."""
 SETTING = (
-    "Simulated on 56 cores, as many as the paper's seven machines have. It does not tell its trace, its intervals, what "
-    "a tuple costs, or how long DABS-Storm restarts; ours: 30 to 50 tweets a second, 170 to 190 in spikes of 30 s every "
-    "two minutes; 20, 100, 200 and 40 ms for filter (which lets 70% through), analyse, classify and store, which is "
-    "work for 51 replicas at the peak; decisions every second, as in appendix A; degradation over 5 s. PRESPS is "
+    "Simulated on 56 cores, as many as the paper's seven machines have. It does not tell its trace, its intervals, "
+    "what a tuple costs, or how long DABS-Storm restarts; ours: 30 to 50 tweets a second, 170 to 190 in spikes of 30 s "
+    "every two minutes; 20, 100, 200 and 40 ms for filter (which lets 70% through), analyse, classify and store, which "
+    "is work for 51 replicas at the peak; decisions every second, as in appendix A; degradation over 5 s. PRESPS is "
     "equations 1 to 6 and algorithm 1 as printed. DABS-Storm sizes an operator anew that is expected to be busy for "
     "more than 80% or less than 20% of the next interval, loses what waits inside at each change, and stands still for "
     "3 s; what comes meanwhile waits outside."

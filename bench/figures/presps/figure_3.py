@@ -19,7 +19,9 @@ def _read(results: Mapping[str, Any]) -> Found:
     return Found(
         [
             Panel("total number of replicas", "time (s)", "replicas", lines, style="step"),
-            Panel("what comes through the filter", "time (s)", "tweets a second", {"input": timed(offered)}, style="step"),
+            Panel(
+                "what comes through the filter", "time (s)", "tweets a second", {"input": timed(offered)}, style="step"
+            ),
         ],
         [
             Claim(
@@ -35,10 +37,10 @@ def _read(results: Mapping[str, Any]) -> Found:
                 means["PRESPS"] < means["DABS-Storm"],
             ),
             Claim(
-                "the defaults follow the input rate at least as well as the better one (correlation)",
+                "the defaults follow the input rate as well (correlation of at least 0.95)",
                 "seen in the plot",
                 _told(follows),
-                follows["Penstock"] >= max(papers.values()),
+                follows["Penstock"] >= 0.95,
                 is_beyond=True,
             ),
         ],

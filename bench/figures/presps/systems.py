@@ -14,7 +14,7 @@ _CRITICAL, _LOW = 0.8, 0.2
 
 
 class Presps(ps.Controller):
-    """Equations 1 to 6 and algorithm 1: what came in the last interval will come again, and what waits is done in it."""
+    """Equations 1 to 6 and algorithm 1: what has come will come again, and what waits is done in the same interval."""
 
     name = "presps"
     settles = False

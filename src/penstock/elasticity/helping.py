@@ -78,7 +78,7 @@ class Helping(Controller):
             )
         else:
             pair = self._pairs.setdefault(key, _Pair(fair))
-            # Where sources can be read at any speed, a helper's own input is always full; that is no reason to help less.
+            # Where sources can be read at any speed, a helper's input is always full; that alone is nothing.
             is_too_much = helper.full_share >= _CONGESTED and helped.queue_share < _NEARLY_EMPTY
             step = pair.step(is_full, is_too_much) * self._trim
             if step:
