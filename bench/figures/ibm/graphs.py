@@ -97,7 +97,7 @@ def _both(flow: ps.Flow, replicas: int) -> list[str]:
     """A width of 10, a depth of 100."""
     source, names, ways = flow.read(ps.sources.generate(_itself), name="in"), [], []
     for way in range(_WIDTH):
-        stream = source.filter(lambda n, way=way: n % _WIDTH == way, name=f"way{way}")
+        stream = source.filter(partial(_goes, way), name=f"way{way}")
         for depth in range(OPERATORS // _WIDTH):
             names.append(f"op{way}_{depth}")
             stream = stream.map(_itself, name=names[-1])
@@ -215,6 +215,10 @@ def _made(host: str, graph: str, flops: int, replicas: int) -> tuple[ps.Flow, di
 
 def _throughput(signals: Signals, graph: str, names: Sequence[str]) -> float:
     return GRAPHS[graph].passes([signals.operators[name].received for name in names]) / signals.seconds
+
+
+def _goes(way: int, n: int) -> bool:
+    return n % _WIDTH == way
 
 
 def _itself(n: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -83,7 +83,7 @@ def _read(results: Mapping[str, Any]) -> Found:
     )
 
 
-def _cumulative(seen: list[Seen]) -> list[tuple[float, float]]:
+def _cumulative(seen: Sequence[Seen]) -> Sequence[tuple[float, float]]:
     counts = list(zip((one.time for one in seen), accumulate(one.out for one in seen), strict=True))
     return counts[len(counts) // _FIGURES - 1 :: len(counts) // _FIGURES]
 

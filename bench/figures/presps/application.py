@@ -14,6 +14,7 @@ from elasticity.shown import changes
 
 import penstock as ps
 from figures.presps.systems import Dabs, Gate, Presps
+from penstock.clock import Clock
 from penstock.engines.simulated.platforms import VirtualCores
 from penstock.observe.report import Report
 
@@ -62,7 +63,7 @@ _SYSTEMS: dict[str, Callable[[Gate], ps.Elastic]] = {
 class Clocked(ps.engines.Simulated):
     """The simulated engine, with a clock that functions can read."""
 
-    clock: ps.Clock
+    clock: Clock
 
     def platform(self) -> VirtualCores:
         found = super().platform()
