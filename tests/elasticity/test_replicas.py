@@ -329,6 +329,33 @@ def test_a_ratio_is_trimmed_until_it_has_turned_often_enough():
     assert len(found) < 10  # and then it rests
 
 
+def test_help_stays_where_the_helper_is_full_and_the_helped_has_work():
+    """A source that can be read at any speed keeps the helper's input full, however much it helps."""
+    controller = Helping()
+    controller.decide(stages(full_helped=0.5))
+    assert controller.decide(stages(ratio=0.5, full_helper=1.0, queue_length=50, queue_capacity=100)) == []
+    assert wanted(controller.decide(stages(ratio=0.5, full_helper=1.0, queue_length=0, queue_capacity=100)))
+
+
+def test_a_ratio_that_is_trimmed_is_not_set_anew_because_help_is_cheaper():
+    """What a helped tuple costs on average falls as more is helped with."""
+    controller = Helping()
+    controller.decide(stages(full_helped=0.5))
+    ratio = 0.5
+    for cost in (0.009, 0.008, 0.0075, 0.007):
+        signals = flow(
+            source(100),
+            operator("compute", 100, 0.005, replicas=2),
+            operator("exclaim", 100, cost, before="compute", full_share=0.5, can_be_helped=True),
+            has_thread_each=True,
+            helping={("compute", "exclaim"): ratio},
+            seconds=30.0,
+        )
+        changed = wanted(controller.decide(signals))["compute > exclaim"]
+        assert changed == pytest.approx(ratio + 0.005)
+        ratio = changed
+
+
 def test_a_ratio_follows_what_tuples_cost():
     controller = Helping()
     controller.decide(stages(full_helped=0.5))

@@ -9,6 +9,8 @@ from penstock.elasticity.learning import Learnt
 from penstock.elasticity.signals import Controller, OperatorSignals, Signals
 
 _CONGESTED = 0.05
+_NEARLY_EMPTY = 0.05
+"""A queue with less than that runs dry: its operator has too little to do."""
 _NEARLY_NOTHING = 0.02
 _MOST = 0.95
 _OTHER_COSTS = 0.05
@@ -76,12 +78,16 @@ class Helping(Controller):
             )
         else:
             pair = self._pairs.setdefault(key, _Pair(fair))
-            step = pair.step(is_full, helper.full_share >= _CONGESTED) * self._trim
+            # Where sources can be read at any speed, a helper's input is always full; that alone is nothing.
+            is_too_much = helper.full_share >= _CONGESTED and helped.queue_share < _NEARLY_EMPTY
+            step = pair.step(is_full, is_too_much) * self._trim
+            if step:
+                pair.fair = fair  # help itself changes what a tuple costs on average
             after = min(_MOST, max(0.0, ratio + step))
             reason = (
                 f"it is full {helped.full_share:.0%} of the time"
                 if step > 0
-                else f"the helper's own input is full {helper.full_share:.0%} of the time"
+                else f"it runs dry, and the helper's own input is full {helper.full_share:.0%} of the time"
             )
         after = 0.0 if after < _NEARLY_NOTHING else round(after, 4)
         return None if after == ratio else SetHelping(*key, before=ratio, after=after, reason=reason)
@@ -112,13 +118,13 @@ class _Pair:
 
     def __init__(self, fair: float) -> None:
         self.fair = fair
-        """What the costs spoke for when it was set."""
+        """What the costs spoke for when it was last set or trimmed."""
         self._last = 0
         self._turns = 0
 
-    def step(self, helped_is_full: bool, helper_is_full: bool) -> int:
+    def step(self, is_too_little: bool, is_too_much: bool) -> int:
         """Up, down, or not at all."""
-        step = int(helped_is_full) - int(helper_is_full)
+        step = int(is_too_little) - int(is_too_much)
         if self._turns >= _TURNS or not step:
             return 0
         self._turns += self._last == -step

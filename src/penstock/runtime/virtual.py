@@ -49,6 +49,8 @@ class Virtual(Pool):
         self._watch = watch
         self._going: dict[Worker, Iterator[Point]] = {}
         self._parked: dict[Worker, None] = {}
+        self._threads_of: dict[Cell, list[Worker]] = {}
+        """In the dedicated model."""
         self._free_cores: int | None = None
         self.current: Worker | None = None
         """Whose step is being played."""
@@ -74,6 +76,8 @@ class Virtual(Pool):
 
     def _begin(self, worker: Worker) -> None:
         self._going[worker] = worker.points()
+        if worker.only is not None:
+            self._threads_of.setdefault(worker.only, []).append(worker)
         self._agenda.add(self._timing.awake_at(self._clock.now()), self._play, worker)
 
     def _is_alive(self, worker: Worker) -> bool:
@@ -105,7 +109,7 @@ class Virtual(Pool):
     def _woken(self, cell: Cell | None) -> int:
         """Wake those that are to be woken; how many they were."""
         if self.is_dedicated and cell is not None:
-            woken = [worker for worker in self._parked if worker.only is cell]
+            woken = [worker for worker in self._threads_of.get(cell, ()) if worker in self._parked]
         elif self.is_dedicated or self._timing.wakes_everyone or self._run.ending.is_over:
             woken = list(self._parked)
         else:
